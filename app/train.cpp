@@ -1,0 +1,71 @@
+#include "train.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "dist/launch.h"
+#include "exit_codes.h"
+#include "recipe/recipe.h"
+#include "train/mesh.h"
+#include "train/run.h"
+#include "train/trainer.h"
+
+namespace stft::app {
+namespace {
+
+int64_t threads_per_rank(const recipe::Recipe& recipe, int64_t local_ranks) {
+  const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  return recipe.launch.threads_per_rank.value_or(std::max<int64_t>(1, cores / local_ranks));
+}
+
+void configure_log(const dist::RankInfo& info) {
+  log::Settings settings;
+  settings.shows_info = info.rank == 0;
+  settings.is_terminal = info.is_launched ? info.parent_is_terminal : ::isatty(STDERR_FILENO) != 0;
+  settings.uses_colour = settings.is_terminal && std::getenv("NO_COLOR") == nullptr;
+  log::configure(settings);
+}
+
+int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::RankInfo& info) {
+  configure_log(info);
+  at::set_num_threads(static_cast<int>(threads_per_rank(recipe, info.local_world_size)));
+  if (info.rank == 0) {
+    train::prepare_output_dir(recipe.run.output_dir, options.overwrites);
+  }
+  auto mesh = std::make_unique<train::Mesh>(info, recipe.launch, recipe.sharding.strategy);
+  train::Run run = train::assemble(std::move(recipe), std::move(mesh));
+  train::Trainer(run).train();
+  return kDone;
+}
+
+}  // namespace
+
+int run_train(const TrainOptions& options, const std::vector<std::string>& arguments) {
+  std::vector<std::string> overrides = options.overrides;
+  if (options.nproc) {
+    overrides.push_back(fmt::format("launch.nproc={}", *options.nproc));
+  }
+  recipe::Recipe recipe = recipe::load(options.recipe_path, overrides);
+  if (const auto info = dist::rank_from_environment()) {
+    if (info->is_launched) {
+      dist::die_with_parent();
+    }
+    return run_rank(options, recipe::resolve(std::move(recipe), info->world_size), *info);
+  }
+  const int64_t nproc = recipe.launch.nproc.value_or(1);
+  recipe = recipe::resolve(std::move(recipe), nproc);
+  if (nproc == 1) {
+    return run_rank(options, std::move(recipe), dist::RankInfo{});
+  }
+  return dist::launch({arguments, nproc, threads_per_rank(recipe, nproc)});
+}
+
+}  // namespace stft::app

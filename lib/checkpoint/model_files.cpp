@@ -1,0 +1,233 @@
+#include "checkpoint/model_files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.h"
+#include "io/file.h"
+#include "io/json.h"
+
+namespace stft::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+using model::ModuleKind;
+using model::PoolingMode;
+using Ordered = nlohmann::ordered_json;
+
+// Weights in this or another format: what was trained replaces them, so old copies must not travel along.
+bool is_weight_file(const fs::path& path) {
+  static const std::array<const char*, 10> kExtensions = {".safetensors", ".bin",       ".h5",   ".ot", ".msgpack",
+                                                          ".onnx",        ".onnx_data", ".gguf", ".pt", ".ckpt"};
+  const std::string name = path.filename().string();
+  if (name.ends_with(".safetensors.index.json") || name.ends_with(".bin.index.json")) {
+    return true;
+  }
+  for (const char* extension : kExtensions) {
+    if (path.extension() == extension) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_skipped_folder(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name == "onnx" || name == "openvino" || name == ".git" || name == ".cache";
+}
+
+[[noreturn]] void throw_filesystem(const char* operation, const fs::path& path, const std::error_code& error) {
+  throw SystemError(std::string(operation) + " '" + path.string() + "': " + error.message());
+}
+
+void make_directory(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    throw_filesystem("creating directory", path, error);
+  }
+}
+
+// The modules' own folders are written by the caller when they changed.
+void copy_files(const model::ModelSpec& spec, const fs::path& to, bool modules_changed) {
+  const fs::path from(spec.directory);
+  std::error_code error;
+  for (auto it = fs::recursive_directory_iterator(from, error); !error && it != fs::end(it); it.increment(error)) {
+    const fs::path relative = it->path().lexically_relative(from);
+    const std::string top = relative.begin()->string();
+    const bool is_module_folder = top.size() > 2 && std::isdigit(static_cast<unsigned char>(top[0])) != 0 &&
+                                  top.find('_') != std::string::npos && it->path() != from;
+    if (it->is_directory()) {
+      if (is_skipped_folder(it->path()) || (modules_changed && is_module_folder)) {
+        it.disable_recursion_pending();
+      } else {
+        make_directory(to / relative);
+      }
+      continue;
+    }
+    if (!it->is_regular_file() || is_weight_file(it->path())) {
+      continue;
+    }
+    fs::copy_file(it->path(), to / relative, fs::copy_options::overwrite_existing, error);
+    if (error) {
+      throw_filesystem("copying to", to / relative, error);
+    }
+  }
+  if (error) {
+    throw_filesystem("reading directory", from, error);
+  }
+}
+
+void write_json(const fs::path& path, const Ordered& value) {
+  io::write_file(path.string(), value.dump(2) + "\n");
+}
+
+const char* legacy_type(ModuleKind kind) {
+  switch (kind) {
+    case ModuleKind::kTransformer:
+      return "sentence_transformers.models.Transformer";
+    case ModuleKind::kPooling:
+      return "sentence_transformers.models.Pooling";
+    case ModuleKind::kDense:
+      return "sentence_transformers.models.Dense";
+    case ModuleKind::kNormalize:
+      return "sentence_transformers.models.Normalize";
+  }
+  throw_internal("known module", "");
+}
+
+Ordered pooling_config(const model::ModuleSpec& module) {
+  const auto has = [&](PoolingMode mode) {
+    return std::find(module.pooling.begin(), module.pooling.end(), mode) != module.pooling.end();
+  };
+  return {{"word_embedding_dimension", module.pooling_input_dim},
+          {"pooling_mode_cls_token", has(PoolingMode::kCls)},
+          {"pooling_mode_mean_tokens", has(PoolingMode::kMean)},
+          {"pooling_mode_max_tokens", has(PoolingMode::kMax)},
+          {"pooling_mode_mean_sqrt_len_tokens", has(PoolingMode::kMeanSqrtLenTokens)},
+          {"pooling_mode_weightedmean_tokens", has(PoolingMode::kWeightedMean)},
+          {"pooling_mode_lasttoken", has(PoolingMode::kLastToken)},
+          {"include_prompt", true}};
+}
+
+// The boolean keys fix the order of several modes; an order that they cannot say needs the newer key.
+bool legacy_keys_suffice(const std::vector<PoolingMode>& modes) {
+  std::vector<PoolingMode> sorted = modes;
+  std::sort(sorted.begin(), sorted.end(), [](PoolingMode a, PoolingMode b) {
+    const auto place = [](PoolingMode mode) {
+      return mode == PoolingMode::kMax ? 1 : mode == PoolingMode::kMean ? 2 : static_cast<int>(mode);
+    };
+    return place(a) < place(b);
+  });
+  return sorted == modes;
+}
+
+void write_module(const model::ModuleSpec& module, const fs::path& directory) {
+  const fs::path folder = directory / module.path;
+  make_directory(folder);
+  if (module.kind == ModuleKind::kPooling) {
+    Ordered config = pooling_config(module);
+    if (!legacy_keys_suffice(module.pooling)) {
+      config = {{"embedding_dimension", module.pooling_input_dim},
+                {"pooling_mode", Ordered::array()},
+                {"include_prompt", true}};
+      for (const PoolingMode mode : module.pooling) {
+        config["pooling_mode"].push_back(model::pooling_mode_name(mode));
+      }
+    }
+    write_json(folder / "config.json", config);
+  } else if (module.kind == ModuleKind::kDense) {
+    const bool is_tanh = module.dense.activation == model::DenseActivation::kTanh;
+    write_json(folder / "config.json", {{"in_features", module.dense.in_features},
+                                        {"out_features", module.dense.out_features},
+                                        {"bias", module.dense.has_bias},
+                                        {"activation_function", is_tanh ? "torch.nn.modules.activation.Tanh"
+                                                                        : "torch.nn.modules.linear.Identity"}});
+  }
+}
+
+void write_modules(const model::ModelSpec& spec, const fs::path& directory) {
+  Ordered list = Ordered::array();
+  for (size_t i = 0; i < spec.modules.size(); ++i) {
+    const model::ModuleSpec& module = spec.modules[i];
+    list.push_back(
+        {{"idx", i}, {"name", std::to_string(i)}, {"path", module.path}, {"type", legacy_type(module.kind)}});
+    write_module(module, directory);
+  }
+  write_json(directory / "modules.json", list);
+}
+
+Ordered read_ordered(const fs::path& path) {
+  return fs::exists(path) ? Ordered::parse(io::read_text_file(path.string())) : Ordered::object();
+}
+
+void write_sentence_configs(const model::ModelSpec& spec, const model::ModelSpec& original, const fs::path& directory) {
+  const fs::path sentence_file = directory / "sentence_bert_config.json";
+  if (!fs::exists(sentence_file) || spec.max_seq_length != original.max_seq_length) {
+    Ordered config = read_ordered(sentence_file);
+    config["max_seq_length"] = spec.max_seq_length ? Ordered(*spec.max_seq_length) : Ordered(nullptr);
+    if (!config.contains("do_lower_case")) {
+      config["do_lower_case"] = false;
+    }
+    write_json(sentence_file, config);
+  }
+  const fs::path config_file = directory / "config_sentence_transformers.json";
+  if (!fs::exists(config_file) || spec.prompts != original.prompts || spec.similarity != original.similarity) {
+    Ordered config = read_ordered(config_file);
+    config["prompts"] = spec.prompts;
+    config["default_prompt_name"] = spec.default_prompt_name ? Ordered(*spec.default_prompt_name) : Ordered(nullptr);
+    config["similarity_fn_name"] = model::similarity_name(spec.similarity);
+    write_json(config_file, config);
+  }
+}
+
+void sync_path(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    throw_errno("open", path.string(), errno);
+  }
+  const int result = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  if (result != 0) {
+    throw_errno("fsync", path.string(), error);
+  }
+}
+
+}  // namespace
+
+void write_model_files(const model::ModelSpec& spec, const std::string& directory) {
+  const model::ModelSpec original = model::read_model_spec(spec.directory);
+  const fs::path to(directory);
+  const bool modules_changed =
+      spec.modules != original.modules || !fs::exists(fs::path(spec.directory) / "modules.json");
+  copy_files(spec, to, modules_changed);
+  if (modules_changed) {
+    write_modules(spec, to);
+  }
+  for (const model::ModuleSpec& module : spec.modules) {
+    make_directory(to / module.path);  // 2_Normalize often has no folder on disk
+  }
+  write_sentence_configs(spec, original, to);
+}
+
+void make_durable(const std::string& directory) {
+  std::error_code error;
+  for (auto it = fs::recursive_directory_iterator(directory, error); !error && it != fs::end(it); it.increment(error)) {
+    sync_path(it->path());
+  }
+  if (error) {
+    throw_filesystem("reading directory", directory, error);
+  }
+  sync_path(directory);
+}
+
+}  // namespace stft::checkpoint

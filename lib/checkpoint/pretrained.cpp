@@ -1,0 +1,137 @@
+#include "checkpoint/pretrained.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "checkpoint/dtype.h"
+
+namespace stft::checkpoint {
+namespace {
+
+using model::ModuleKind;
+
+// Weights are stored under their own names or under the family's, as in a model with a head ("bert.encoder...").
+std::string family_prefix(const io::ModelWeights& weights, const model::ModelSpec& spec,
+                          const std::string& first_name) {
+  if (weights.find(first_name)) {
+    return "";
+  }
+  const std::string prefix = io::get_string(spec.config, "model_type", spec.directory + "/config.json") + ".";
+  return weights.find(prefix + first_name) ? prefix : "";
+}
+
+// What is wrong with a stored tensor as the source of a parameter; empty when nothing is.
+std::string fault_of(const std::optional<io::StoredTensor>& stored, const model::Parameter& parameter,
+                     const std::string& key) {
+  if (!stored) {
+    return fmt::format("'{}' is missing", key);
+  }
+  if (stored->info->shape != parameter.shape) {
+    return fmt::format("'{}' has shape [{}], expected [{}]", key, fmt::join(stored->info->shape, ", "),
+                       fmt::join(parameter.shape, ", "));
+  }
+  if (!is_weight_dtype(stored->info->dtype)) {
+    return fmt::format("'{}' has type {}, expected F32, F16, BF16 or F64", key, io::dtype_name(stored->info->dtype));
+  }
+  return {};
+}
+
+void initialise_dense(const model::Parameter& parameter, const shard::ShardLayout& layout,
+                      const model::DenseSpec& dense, at::Tensor destination) {
+  const double bound = 1.0 / std::sqrt(static_cast<double>(dense.in_features));
+  uint32_t name_hash = 2166136261U;  // FNV-1a
+  for (const char c : parameter.name) {
+    name_hash = (name_hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  }
+  const rng::Key key = {static_cast<uint32_t>(*dense.initial_seed), static_cast<uint32_t>(*dense.initial_seed >> 32)};
+  const auto first = static_cast<uint64_t>(layout.first_row * layout.row_numel);
+  for (int64_t i = 0; i < layout.own_numel(); ++i) {
+    const uint64_t position = first + static_cast<uint64_t>(i);
+    const auto drawn = rng::philox4x32({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
+                                        name_hash, static_cast<uint32_t>(parameter.module)},
+                                       key);
+    const double unit = static_cast<double>(drawn[0]) / 4294967296.0;
+    destination.data_ptr<float>()[i] = static_cast<float>((2.0 * unit - 1.0) * bound);
+  }
+}
+
+}  // namespace
+
+PretrainedWeights PretrainedWeights::open(const model::SentenceModel& model) {
+  PretrainedWeights result;
+  const model::ModelSpec& spec = model.spec();
+  result.spec_ = &spec;
+  result.table_ = &model.parameters();
+  for (size_t i = 0; i < spec.modules.size(); ++i) {
+    const model::ModuleSpec& module = spec.modules[i];
+    const bool has_weights =
+        module.kind == ModuleKind::kTransformer || (module.kind == ModuleKind::kDense && !module.dense.initial_seed);
+    if (has_weights) {
+      const auto directory = (std::filesystem::path(spec.directory) / module.path).string();
+      result.weights_.emplace(static_cast<int64_t>(i), io::ModelWeights::open(directory));
+    }
+  }
+  const std::string prefix = family_prefix(result.weights_.at(0), spec, model.parameters().front().name);
+  std::vector<std::string> faults;
+  for (const model::Parameter& parameter : model.parameters()) {
+    ParameterSource source;
+    source.key = (parameter.module == 0 ? prefix : "") + parameter.name;
+    if (const io::ModelWeights* weights = result.weights_of(parameter.module)) {
+      source.stored = weights->find(source.key);
+      if (const std::string fault = fault_of(source.stored, parameter, source.key); !fault.empty()) {
+        faults.push_back(fmt::format("{}: {}", weights->path(), fault));
+      }
+    }
+    result.sources_.push_back(std::move(source));
+  }
+  if (!faults.empty()) {
+    throw UserError(fmt::format("{}", fmt::join(faults, "\n")));
+  }
+  return result;
+}
+
+const io::ModelWeights* PretrainedWeights::weights_of(int64_t module) const {
+  const auto found = weights_.find(module);
+  return found == weights_.end() ? nullptr : &found->second;
+}
+
+shard::RowSource PretrainedWeights::source() const {
+  std::map<const model::Parameter*, size_t> index;
+  for (size_t i = 0; i < table_->size(); ++i) {
+    index[&(*table_)[i]] = i;
+  }
+  return [this, index = std::move(index)](const model::Parameter& parameter, const shard::ShardLayout& layout,
+                                          at::Tensor destination) {
+    const ParameterSource& source = sources_[index.at(&parameter)];
+    if (source.stored) {
+      read_as_float(source.stored->rows(layout.first_row, layout.own_rows), source.stored->info->dtype, destination);
+    } else {
+      initialise_dense(parameter, layout, spec_->modules[static_cast<size_t>(parameter.module)].dense, destination);
+    }
+  };
+}
+
+std::vector<std::string> PretrainedWeights::unused() const {
+  std::set<std::string> used;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if ((*table_)[i].module == 0) {
+      used.insert(sources_[i].key);
+    }
+  }
+  std::vector<std::string> result;
+  for (const auto& [name, tensor] : weights_.at(0).tensors()) {
+    if (!used.contains(name)) {
+      result.push_back(name);
+    }
+  }
+  return result;
+}
+
+}  // namespace stft::checkpoint

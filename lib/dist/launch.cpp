@@ -1,0 +1,333 @@
+#include "dist/launch.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "dist/rank_output.h"
+
+extern char** environ;
+
+namespace stft::dist {
+namespace {
+
+constexpr double kGraceSeconds = 5.0;
+constexpr const char* kLaunchedKey = "STFT_LAUNCHED";
+constexpr const char* kListenFdKey = "STFT_LISTEN_FD";
+constexpr const char* kTerminalKey = "STFT_TERMINAL";
+
+std::optional<int64_t> number_from_environment(const char* key) {
+  const char* text = std::getenv(key);
+  if (text == nullptr) {
+    return std::nullopt;
+  }
+  int64_t value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, value);
+  if (error != std::errc() || stop != end || value < 0) {
+    throw UserError(fmt::format("environment variable {}: expected a number, found \"{}\"", key, text));
+  }
+  return value;
+}
+
+struct Listener {
+  int fd = -1;
+  uint16_t port = 0;
+};
+
+// A socket on a free loopback port, handed to rank 0, so that no other process can take the port in between.
+Listener listen_on_loopback() {
+  Listener listener;
+  listener.fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  if (listener.fd < 0) {
+    throw_errno("socket", "rendezvous", errno);
+  }
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (::bind(listener.fd, reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(listener.fd, 128) != 0 ||
+      ::getsockname(listener.fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    throw_errno("listen", "rendezvous on 127.0.0.1", errno);
+  }
+  listener.port = ntohs(address.sin_port);
+  return listener;
+}
+
+struct Child {
+  pid_t pid = -1;
+  bool is_running = false;
+  int status = 0;
+  RankOutput output;
+};
+
+std::vector<std::string> child_environment(const LaunchPlan& plan, int64_t rank, const Listener& listener) {
+  std::vector<std::string> result;
+  const std::array<std::string, 10> ours = {
+      "RANK=",        "WORLD_SIZE=",    "LOCAL_RANK=",     "LOCAL_WORLD_SIZE=", "MASTER_ADDR=",
+      "MASTER_PORT=", "STFT_LAUNCHED=", "STFT_LISTEN_FD=", "STFT_TERMINAL=",    "OMP_NUM_THREADS="};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text(*entry);
+    bool is_ours = false;
+    for (const auto& key : ours) {
+      is_ours = is_ours || text.starts_with(key);
+    }
+    if (!is_ours) {
+      result.push_back(text);
+    }
+  }
+  result.push_back(fmt::format("RANK={}", rank));
+  result.push_back(fmt::format("WORLD_SIZE={}", plan.nproc));
+  result.push_back(fmt::format("LOCAL_RANK={}", rank));
+  result.push_back(fmt::format("LOCAL_WORLD_SIZE={}", plan.nproc));
+  result.push_back("MASTER_ADDR=127.0.0.1");
+  result.push_back(fmt::format("MASTER_PORT={}", listener.port));
+  result.push_back(fmt::format("OMP_NUM_THREADS={}", plan.threads_per_rank));
+  result.push_back(fmt::format("{}=1", kLaunchedKey));
+  if (rank == 0) {
+    result.push_back(fmt::format("{}={}", kListenFdKey, listener.fd));
+  }
+  if (::isatty(STDERR_FILENO) != 0) {
+    result.push_back(fmt::format("{}=1", kTerminalKey));
+  }
+  return result;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (auto& text : texts) {
+    result.push_back(text.data());
+  }
+  result.push_back(nullptr);
+  return result;
+}
+
+Child start(const LaunchPlan& plan, int64_t rank, const Listener& listener) {
+  std::array<int, 2> pipe_fds{};
+  if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0) {
+    throw_errno("pipe", fmt::format("rank {}", rank), errno);
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDERR_FILENO);
+  if (rank != 0) {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addclose(&actions, listener.fd);
+  }
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+
+  std::vector<std::string> arguments = {"stft"};
+  arguments.insert(arguments.end(), plan.arguments.begin(), plan.arguments.end());
+  auto environment = child_environment(plan, rank, listener);
+  Child child;
+  const int error = ::posix_spawn(&child.pid, "/proc/self/exe", &actions, &attributes, pointers(arguments).data(),
+                                  pointers(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  ::close(pipe_fds[1]);
+  if (error != 0) {
+    throw_errno("starting a rank: posix_spawn", "/proc/self/exe", error);
+  }
+  child.is_running = true;
+  child.output = RankOutput(pipe_fds[0], rank);
+  return child;
+}
+
+void signal_all(const std::vector<Child>& children, int signal_number) {
+  for (const auto& child : children) {
+    if (child.is_running) {
+      ::kill(child.pid, signal_number);
+    }
+  }
+}
+
+bool has_failed(const Child& child) {
+  return !child.is_running && !(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+}
+
+// Reaps what has ended; returns the rank that failed first among the newly ended ones. A rank that a signal killed
+// counts before one that exited by itself: its death is what the others stumble over.
+std::optional<size_t> reap(std::vector<Child>& children) {
+  std::optional<size_t> first;
+  for (size_t rank = 0; rank < children.size(); ++rank) {
+    Child& child = children[rank];
+    if (!child.is_running || ::waitpid(child.pid, &child.status, WNOHANG) != child.pid) {
+      continue;
+    }
+    child.is_running = false;
+    if (has_failed(child) && (!first || (WIFSIGNALED(child.status) && !WIFSIGNALED(children[*first].status)))) {
+      first = rank;
+    }
+  }
+  return first;
+}
+
+bool any_running(const std::vector<Child>& children) {
+  for (const auto& child : children) {
+    if (child.is_running) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int report(const Child& child, size_t rank) {
+  std::string last = child.output.last_error();
+  if (WIFSIGNALED(child.status)) {
+    const int number = WTERMSIG(child.status);
+    write_line(fmt::format("error: rank {} was killed by signal {} ({})", rank, number, ::strsignal(number)));
+    return 1;
+  }
+  const int code = WEXITSTATUS(child.status);
+  write_line(fmt::format("error: rank {} failed with exit code {}{}", rank, code, last.empty() ? "" : ":"));
+  if (!last.empty()) {
+    write_line(last);
+  }
+  return code;
+}
+
+// Waits for output, signals and deaths until no rank is left.
+class Supervisor {
+ public:
+  Supervisor(std::vector<Child> children, int signal_fd) : children_(std::move(children)), signal_fd_(signal_fd) {}
+
+  int run() {
+    while (any_running(children_)) {
+      wait_for_events();
+      if (const auto failed = reap(children_); failed && !first_failed_) {
+        first_failed_ = failed;
+        signal_all(children_, SIGTERM);
+        kill_at_ = monotonic_seconds() + kGraceSeconds;
+      }
+      if (kill_at_ && monotonic_seconds() >= *kill_at_) {
+        signal_all(children_, SIGKILL);
+        kill_at_.reset();
+      }
+    }
+    for (auto& child : children_) {
+      child.output.drain();
+    }
+    return first_failed_ ? report(children_[*first_failed_], *first_failed_) : 0;
+  }
+
+ private:
+  void wait_for_events() {
+    std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
+    for (const auto& child : children_) {
+      fds.push_back({child.output.fd(), POLLIN, 0});
+    }
+    const int timeout_ms = kill_at_ ? 100 : -1;
+    if (::poll(fds.data(), fds.size(), timeout_ms) < 0 && errno != EINTR) {
+      throw_errno("poll", "ranks", errno);
+    }
+    for (size_t i = 0; i < children_.size(); ++i) {
+      if ((fds[i + 1].revents & (POLLIN | POLLHUP)) != 0) {
+        children_[i].output.read_some();
+      }
+    }
+    if ((fds[0].revents & POLLIN) != 0) {
+      signalfd_siginfo info{};
+      while (::read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
+        if (info.ssi_signo != SIGCHLD) {
+          signal_all(children_, static_cast<int>(info.ssi_signo));
+        }
+      }
+    }
+  }
+
+  std::vector<Child> children_;
+  int signal_fd_;
+  std::optional<size_t> first_failed_;
+  std::optional<double> kill_at_;
+};
+
+}  // namespace
+
+std::optional<RankInfo> rank_from_environment() {
+  const auto rank = number_from_environment("RANK");
+  const auto world_size = number_from_environment("WORLD_SIZE");
+  if (!rank && !world_size) {
+    return std::nullopt;
+  }
+  if (!rank || !world_size || *rank >= *world_size) {
+    throw UserError("environment: RANK and WORLD_SIZE must both be set, with RANK below WORLD_SIZE");
+  }
+  RankInfo info;
+  info.rank = *rank;
+  info.world_size = *world_size;
+  info.local_rank = number_from_environment("LOCAL_RANK").value_or(*rank);
+  info.local_world_size = number_from_environment("LOCAL_WORLD_SIZE").value_or(*world_size);
+  if (*world_size > 1) {
+    const char* host = std::getenv("MASTER_ADDR");
+    const auto port = number_from_environment("MASTER_PORT");
+    if (host == nullptr || !port || *port == 0 || *port > 65535) {
+      throw UserError("environment: WORLD_SIZE above 1 needs MASTER_ADDR and MASTER_PORT (1 to 65535)");
+    }
+    info.master_host = host;
+    info.master_port = static_cast<uint16_t>(*port);
+  }
+  if (const auto fd = number_from_environment(kListenFdKey)) {
+    info.listen_fd = static_cast<int>(*fd);
+  }
+  info.is_launched = std::getenv(kLaunchedKey) != nullptr;
+  info.parent_is_terminal = std::getenv(kTerminalKey) != nullptr;
+  return info;
+}
+
+int launch(const LaunchPlan& plan) {
+  STFT_CHECK(plan.nproc >= 1, "no ranks to launch");
+  sigset_t watched;
+  sigemptyset(&watched);
+  for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1}) {
+    sigaddset(&watched, number);
+  }
+  ::sigprocmask(SIG_BLOCK, &watched, nullptr);
+  const int signal_fd = ::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (signal_fd < 0) {
+    throw_errno("signalfd", "launcher", errno);
+  }
+  const Listener listener = listen_on_loopback();
+  std::vector<Child> children;
+  for (int64_t rank = 0; rank < plan.nproc; ++rank) {
+    try {
+      children.push_back(start(plan, rank, listener));
+    } catch (...) {
+      signal_all(children, SIGKILL);
+      throw;
+    }
+  }
+  ::close(listener.fd);
+  return Supervisor(std::move(children), signal_fd).run();
+}
+
+void die_with_parent() {
+  const pid_t parent = ::getppid();
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) {
+    ::raise(SIGKILL);  // the launcher went away before the line above
+  }
+}
+
+}  // namespace stft::dist

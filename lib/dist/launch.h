@@ -1,0 +1,44 @@
+// Ranks as processes: who am I, and starting and supervising the ranks of one machine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace stft::dist {
+
+// This process's place in the job.
+struct RankInfo {
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  int64_t local_rank = 0;
+  int64_t local_world_size = 1;
+  std::string master_host = "127.0.0.1";
+  uint16_t master_port = 0;
+  std::optional<int> listen_fd;  // rank 0 of the launcher: the socket of the rendezvous
+  bool is_launched = false;      // a child of our own launcher
+  bool parent_is_terminal = false;
+};
+
+// From the environment that the launcher, torchrun, mpirun or srun set (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+// MASTER_ADDR, MASTER_PORT); none when this process was started by hand. Throws UserError when only a part is set or a
+// value is no number.
+std::optional<RankInfo> rank_from_environment();
+
+struct LaunchPlan {
+  std::vector<std::string> arguments;  // argv[1..] of every rank
+  int64_t nproc = 1;
+  int64_t threads_per_rank = 1;
+};
+
+// Starts `nproc` copies of this executable, prefixes what they write to standard error with their rank, passes rank 0's
+// standard output through, forwards SIGINT and SIGTERM. When a rank fails the others get SIGTERM and 5 s later SIGKILL;
+// the first failing rank is named last, with its last message. Returns that rank's exit code (1 when a signal killed
+// it), else 0. Throws SystemError when a process cannot be started.
+int launch(const LaunchPlan& plan);
+
+// In a rank: end when the launcher ends, however it ends.
+void die_with_parent();
+
+}  // namespace stft::dist

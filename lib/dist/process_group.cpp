@@ -1,0 +1,181 @@
+#include "dist/process_group.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "dist/rendezvous_impl.h"
+
+namespace stft::dist {
+
+struct PendingCollective::Impl {
+  c10::intrusive_ptr<c10d::Work> work;
+  std::vector<at::Tensor> held;
+  const char* operation = "";
+  int64_t rank = 0;
+};
+
+PendingCollective::PendingCollective() = default;
+PendingCollective::PendingCollective(PendingCollective&&) noexcept = default;
+PendingCollective& PendingCollective::operator=(PendingCollective&&) noexcept = default;
+PendingCollective::~PendingCollective() = default;
+
+bool PendingCollective::is_pending() const {
+  return impl_ != nullptr;
+}
+
+namespace {
+
+// The first line of a c10 exception: the rest is a C++ stack.
+std::string first_line(const char* text) {
+  const std::string whole(text);
+  return whole.substr(0, whole.find('\n'));
+}
+
+[[noreturn]] void throw_collective(const char* operation, int64_t rank, const std::exception& cause) {
+  throw SystemError(fmt::format("{} failed on rank {}: {}", operation, rank, first_line(cause.what())));
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+}  // namespace
+
+void PendingCollective::wait() {
+  if (impl_ == nullptr) {
+    return;
+  }
+  const auto impl = std::move(impl_);
+  try {
+    impl->work->wait();
+  } catch (const std::exception& cause) {
+    throw_collective(impl->operation, impl->rank, cause);
+  }
+}
+
+struct ProcessGroup::Impl {
+  c10::intrusive_ptr<c10d::Backend> backend;
+};
+
+ProcessGroup::ProcessGroup(std::unique_ptr<Impl> impl, int64_t rank, int64_t size)
+    : impl_(std::move(impl)), rank_(rank), size_(size) {}
+
+ProcessGroup::~ProcessGroup() = default;
+
+std::unique_ptr<ProcessGroup> ProcessGroup::single() {
+  return std::unique_ptr<ProcessGroup>(new ProcessGroup(nullptr, 0, 1));
+}
+
+std::unique_ptr<ProcessGroup> ProcessGroup::over_gloo(const Rendezvous& rendezvous, const Options& options) {
+  STFT_CHECK(options.rank >= 0 && options.rank < options.world_size, "a rank outside its group");
+  if (options.world_size == 1) {
+    return single();
+  }
+  auto impl = std::make_unique<Impl>();
+  try {
+    auto gloo_options = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
+    gloo_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.host));
+    auto store = c10::make_intrusive<c10d::PrefixStore>(options.name, rendezvous.impl().store);
+    impl->backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(options.rank),
+                                                                static_cast<int>(options.world_size), gloo_options);
+  } catch (const std::exception& cause) {
+    throw_collective(("joining process group '" + options.name + "'").c_str(), options.rank, cause);
+  }
+  return std::unique_ptr<ProcessGroup>(new ProcessGroup(std::move(impl), options.rank, options.world_size));
+}
+
+// Runs `start`, which issues the collective, and keeps its tensors alive until it is waited for.
+template <typename Start>
+std::unique_ptr<PendingCollective::Impl> issue(const char* operation, int64_t rank, std::vector<at::Tensor> held,
+                                               Start&& start) {
+  try {
+    auto work = start();
+    return std::make_unique<PendingCollective::Impl>(
+        PendingCollective::Impl{std::move(work), std::move(held), operation, rank});
+  } catch (const std::exception& cause) {
+    throw_collective(operation, rank, cause);
+  }
+}
+
+PendingCollective ProcessGroup::all_gather(at::Tensor output, at::Tensor input) {
+  STFT_CHECK(output.numel() == size_ * input.numel(), "all_gather: sizes do not fit");
+  counts_.all_gathers += 1;
+  counts_.bytes += static_cast<int64_t>(output.nbytes());
+  PendingCollective pending;
+  if (impl_ != nullptr) {
+    pending.impl_ =
+        issue("all_gather", rank_, {output, input}, [&] { return impl_->backend->all_gather_single(output, input); });
+  } else if (output.data_ptr() != input.data_ptr()) {
+    output.view(-1).copy_(input.view(-1));
+  }
+  return pending;
+}
+
+PendingCollective ProcessGroup::reduce_scatter_sum(at::Tensor output, at::Tensor input) {
+  STFT_CHECK(input.numel() == size_ * output.numel(), "reduce_scatter: sizes do not fit");
+  counts_.reduce_scatters += 1;
+  counts_.bytes += static_cast<int64_t>(input.nbytes());
+  PendingCollective pending;
+  if (impl_ != nullptr) {
+    pending.impl_ = issue("reduce_scatter", rank_, {output, input},
+                          [&] { return impl_->backend->reduce_scatter_single(output, input); });
+  } else {
+    output.view(-1).copy_(input.view(-1));
+  }
+  return pending;
+}
+
+PendingCollective ProcessGroup::all_reduce(at::Tensor tensor, bool takes_maximum) {
+  counts_.all_reduces += 1;
+  counts_.bytes += static_cast<int64_t>(tensor.nbytes());
+  PendingCollective pending;
+  if (impl_ != nullptr) {
+    std::vector<at::Tensor> tensors{tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = takes_maximum ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
+    pending.impl_ = issue("all_reduce", rank_, {tensor}, [&] { return impl_->backend->allreduce(tensors, options); });
+  }
+  return pending;
+}
+
+PendingCollective ProcessGroup::all_reduce_sum(at::Tensor tensor) {
+  return all_reduce(std::move(tensor), false);
+}
+
+PendingCollective ProcessGroup::all_reduce_max(at::Tensor tensor) {
+  return all_reduce(std::move(tensor), true);
+}
+
+std::vector<std::string> ProcessGroup::all_gather_strings(const std::string& bytes) {
+  const auto length = at::zeros({1}, at::kLong).fill_(static_cast<int64_t>(bytes.size()));
+  auto lengths = at::empty({size_}, at::kLong);
+  all_gather(lengths, length).wait();
+  const int64_t longest = std::max<int64_t>(1, lengths.max().item<int64_t>());
+  auto padded = at::zeros({longest}, at::kByte);
+  std::memcpy(padded.data_ptr(), bytes.data(), bytes.size());
+  auto all = at::empty({size_ * longest}, at::kByte);
+  all_gather(all, padded).wait();
+  std::vector<std::string> result;
+  for (int64_t r = 0; r < size_; ++r) {
+    const auto* begin = static_cast<const char*>(all.data_ptr()) + r * longest;
+    result.emplace_back(begin, static_cast<size_t>(lengths.data_ptr<int64_t>()[r]));
+  }
+  return result;
+}
+
+void ProcessGroup::barrier() {
+  auto nothing = at::zeros({1}, at::kInt);
+  all_reduce_sum(nothing).wait();
+}
+
+}  // namespace stft::dist

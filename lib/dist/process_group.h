@@ -1,0 +1,94 @@
+// A group of ranks and its collectives, over c10d backends (Gloo on CPUs). Only lib/dist names a backend.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/rendezvous.h"
+
+namespace stft::dist {
+
+// What a rank's collectives cost so far. Bytes are those of this rank's input (all-gather: of its output).
+struct CollectiveCounts {
+  int64_t all_gathers = 0;
+  int64_t reduce_scatters = 0;
+  int64_t all_reduces = 0;
+  int64_t bytes = 0;
+};
+
+// A collective under way. The tensors it works on must live until wait() has returned; it keeps references to them.
+class PendingCollective {
+ public:
+  PendingCollective();
+  PendingCollective(PendingCollective&&) noexcept;
+  PendingCollective& operator=(PendingCollective&&) noexcept;
+  ~PendingCollective();
+
+  // Blocks until the collective is done. Throws SystemError naming the operation and the rank when a peer died or the
+  // timeout passed. Waiting on an empty or finished collective returns at once.
+  void wait();
+  bool is_pending() const;
+
+  struct Impl;  // defined for lib/dist only
+
+ private:
+  friend class ProcessGroup;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Collectives must be issued in the same order by all ranks of the group. With one rank every collective is a copy and
+// there is no backend.
+class ProcessGroup {
+ public:
+  // A group of one.
+  static std::unique_ptr<ProcessGroup> single();
+
+  // Collective: every rank of `world_size` calls it with the same `name`. `host` is the address that this rank's Gloo
+  // device listens on ("127.0.0.1" on one machine). Throws SystemError when the peers do not come within `timeout_s`.
+  struct Options {
+    std::string name;
+    int64_t rank = 0;
+    int64_t world_size = 1;
+    std::string host = "127.0.0.1";
+    double timeout_s = 1800;
+  };
+  static std::unique_ptr<ProcessGroup> over_gloo(const Rendezvous& rendezvous, const Options& options);
+
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return size_; }
+  const CollectiveCounts& counts() const { return counts_; }
+
+  // Collective: output (size * numel of input, contiguous) gets the inputs in rank order. The input may be this rank's
+  // own slice of the output.
+  PendingCollective all_gather(at::Tensor output, at::Tensor input);
+  // Collective: input (size * numel of output) is summed over ranks; output gets this rank's slice.
+  PendingCollective reduce_scatter_sum(at::Tensor output, at::Tensor input);
+  // Collective: in place, the sum over ranks.
+  PendingCollective all_reduce_sum(at::Tensor tensor);
+  // Collective: in place, the maximum over ranks.
+  PendingCollective all_reduce_max(at::Tensor tensor);
+  // Collective: `bytes` of every rank, in rank order; lengths may differ.
+  std::vector<std::string> all_gather_strings(const std::string& bytes);
+  // Collective: returns when all ranks have come.
+  void barrier();
+
+ private:
+  struct Impl;
+  ProcessGroup(std::unique_ptr<Impl> impl, int64_t rank, int64_t size);
+  PendingCollective all_reduce(at::Tensor tensor, bool takes_maximum);
+
+  std::unique_ptr<Impl> impl_;  // null for a group of one
+  int64_t rank_ = 0;
+  int64_t size_ = 1;
+  CollectiveCounts counts_;
+};
+
+}  // namespace stft::dist

@@ -1,0 +1,20 @@
+#include "eval/embedder.h"
+
+#include <ATen/core/grad_mode.h>
+
+namespace stft::eval {
+
+at::Tensor Embedder::embed(std::span<const std::string* const> texts, const std::string& prompt) const {
+  std::vector<int32_t> ids;
+  std::vector<int64_t> offsets{0};
+  for (const std::string* text : texts) {
+    const auto of_text = tokenizer_.encode_ids(prompt.empty() ? *text : prompt + *text, model_.max_seq_length());
+    ids.insert(ids.end(), of_text.begin(), of_text.end());
+    offsets.push_back(static_cast<int64_t>(ids.size()));
+  }
+  const std::vector<model::TextKey> keys(texts.size());
+  const at::NoGradGuard no_grad;
+  return model_.embed(model::make_token_batch(ids, offsets, keys, layout_), {});
+}
+
+}  // namespace stft::eval

@@ -1,0 +1,33 @@
+// Texts to vectors, for evaluation.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "model/sentence_model.h"
+#include "tokenizer/tokenizer.h"
+
+namespace stft::eval {
+
+// Borrows the model, whose parameters must be filled, and the tokenizer.
+class Embedder {
+ public:
+  Embedder(const model::SentenceModel& model, const tokenizer::Tokenizer& tokenizer, model::Layout layout)
+      : model_(model), tokenizer_(tokenizer), layout_(layout) {}
+
+  // Vectors [texts, embedding_dim] of prompt + text, one forward pass for all, without gradient or dropout. At least
+  // one text. A text's vector depends on the other texts of the call by float rounding at most.
+  at::Tensor embed(std::span<const std::string* const> texts, const std::string& prompt) const;
+
+  const model::SentenceModel& model() const { return model_; }
+
+ private:
+  const model::SentenceModel& model_;
+  const tokenizer::Tokenizer& tokenizer_;
+  model::Layout layout_;
+};
+
+}  // namespace stft::eval

@@ -1,0 +1,42 @@
+// The recipe's `evaluators:` list.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace stft::eval {
+
+enum class EvaluatorType { kInformationRetrieval };
+
+// What embeddings are quantized to before they are scored.
+enum class Precision { kFloat32, kInt8, kUint8, kBinary, kUbinary };
+
+// A file of texts: which fields hold the id and the text (empty: the usual names).
+struct TextFileConfig {
+  std::string path;
+  std::string id_field;    // default: first of _id, id
+  std::string text_field;  // default: text
+};
+
+struct EvaluatorConfig {
+  EvaluatorType type = EvaluatorType::kInformationRetrieval;
+  std::string name;
+  std::optional<int64_t> batch_size;                   // default: train.per_device_eval_batch_size
+  std::vector<model::Similarity> similarity_fn_names;  // empty: the model's own
+  std::optional<int64_t> truncate_dim;
+  std::optional<Precision> precision;  // unset: no quantization
+  bool write_csv = true;
+  // InformationRetrievalEvaluator
+  TextFileConfig queries, corpus;
+  std::string qrels_path;
+  bool graded = false;
+  bool exclude_identical_ids = false;
+  std::string source;    // "file:line" of the recipe, for messages
+  std::string key_path;  // "evaluators.0", for messages
+};
+
+}  // namespace stft::eval

@@ -1,0 +1,40 @@
+// The parameters of a model as a table, and the blocks that its forward pass walks through.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace stft::model {
+
+// One tensor of the model. The model computes with `leaf`; who fills it (a plain load, or the sharding engine before
+// each use) is not the model's business. `leaf` keeps its identity for the life of the model; while it is not filled,
+// its storage has zero bytes.
+struct Parameter {
+  std::string name;            // the tensor's name in its module's safetensors file, without a family prefix
+  int64_t module = 0;          // which module of modules.json owns it (0: the transformer)
+  std::vector<int64_t> shape;  // at least one dimension
+  bool is_trainable = true;
+  bool has_weight_decay = true;  // false for biases and normalization weights
+  at::Tensor leaf;               // fp32
+
+  int64_t numel() const;
+};
+
+// Parameters keep their addresses.
+using ParameterTable = std::deque<Parameter>;
+
+// A stretch of the forward pass between two calls of the observer. A block uses its own parameters only.
+struct Block {
+  std::string name;
+  std::vector<int64_t> parameters;  // indices into the table
+  bool is_read_by_backward = true;  // false: the backward pass does not read the parameters (table look-ups)
+};
+
+// The parameter's tensor for computing; InternalError when it is not filled.
+const at::Tensor& value(const Parameter& parameter);
+
+}  // namespace stft::model

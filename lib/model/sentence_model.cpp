@@ -1,0 +1,84 @@
+#include "model/sentence_model.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "model/pooling.h"
+
+namespace stft::model {
+
+SentenceModel::SentenceModel(ModelSpec spec) : spec_(std::move(spec)) {
+  encoder_ = build_encoder(spec_.config, spec_.directory + "/config.json", spec_.dropout, {parameters_, blocks_});
+  for (size_t i = 0; i < spec_.modules.size(); ++i) {
+    if (spec_.modules[i].kind == ModuleKind::kDense) {
+      add_dense(spec_.modules[i], static_cast<int64_t>(i));
+    }
+  }
+}
+
+void SentenceModel::add_dense(const ModuleSpec& module, int64_t index) {
+  DenseModule dense;
+  dense.activation = module.dense.activation;
+  dense.block = static_cast<int64_t>(blocks_.size());
+  blocks_.push_back({module.path, {}, true});
+  const auto add = [&](const char* name, std::vector<int64_t> shape, bool has_weight_decay) {
+    Parameter parameter;
+    parameter.name = name;
+    parameter.module = index;
+    parameter.shape = std::move(shape);
+    parameter.has_weight_decay = has_weight_decay;
+    blocks_.back().parameters.push_back(static_cast<int64_t>(parameters_.size()));
+    parameters_.push_back(std::move(parameter));
+    return &parameters_.back();
+  };
+  dense.weight = add("linear.weight", {module.dense.out_features, module.dense.in_features}, true);
+  if (module.dense.has_bias) {
+    dense.bias = add("linear.bias", {module.dense.out_features}, false);
+  }
+  dense_.push_back(dense);
+}
+
+int64_t SentenceModel::max_seq_length() const {
+  return std::min(spec_.max_seq_length.value_or(encoder_->max_positions()), encoder_->max_positions());
+}
+
+at::Tensor SentenceModel::apply_dense(const DenseModule& dense, at::Tensor vectors_ND,
+                                      const ForwardContext& context) const {
+  if (context.observer != nullptr) {
+    vectors_ND = context.observer->before_block(dense.block, vectors_ND);
+  }
+  vectors_ND = at::linear(vectors_ND, value(*dense.weight),
+                          dense.bias != nullptr ? std::optional<at::Tensor>(value(*dense.bias)) : std::nullopt);
+  if (dense.activation == DenseActivation::kTanh) {
+    vectors_ND = at::tanh(vectors_ND);
+  }
+  return context.observer != nullptr ? context.observer->after_block(dense.block, vectors_ND) : vectors_ND;
+}
+
+at::Tensor SentenceModel::embed(const TokenBatch& batch, const ForwardContext& context) const {
+  at::Tensor vectors_ND;
+  auto dense = dense_.begin();
+  for (const ModuleSpec& module : spec_.modules) {
+    switch (module.kind) {
+      case ModuleKind::kTransformer:
+        vectors_ND = encoder_->forward(batch, context);
+        break;
+      case ModuleKind::kPooling:
+        vectors_ND = pool(vectors_ND, batch, module.pooling);
+        break;
+      case ModuleKind::kDense:
+        vectors_ND = apply_dense(*dense++, vectors_ND, context);
+        break;
+      case ModuleKind::kNormalize:
+        // As torch.nn.functional.normalize: a zero vector stays zero.
+        vectors_ND = vectors_ND / vectors_ND.norm(2, {1}, true).clamp_min(1e-12);
+        break;
+    }
+  }
+  return vectors_ND;
+}
+
+}  // namespace stft::model

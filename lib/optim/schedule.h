@@ -1,0 +1,24 @@
+// The learning rate over a run.
+#pragma once
+
+#include <cstdint>
+
+#include "optim/optim_config.h"
+
+namespace stft::optim {
+
+// The rate of optimizer step `step` (counted from 0) of `total_steps`, as transformers' schedules give it: linear,
+// constant and constant_with_warmup; InternalError for others. A warm-up below 1 is a ratio of all steps, rounded up.
+class Schedule {
+ public:
+  Schedule(const OptimConfig& config, int64_t total_steps);
+  double learning_rate(int64_t step) const;
+  int64_t warmup_steps() const { return warmup_steps_; }
+
+ private:
+  OptimConfig config_;
+  int64_t total_steps_;
+  int64_t warmup_steps_;
+};
+
+}  // namespace stft::optim

@@ -1,0 +1,46 @@
+// The recipe's `adapter:` and `quantization:` blocks. Names and defaults are PEFT's and bitsandbytes'.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace stft::peft {
+
+enum class AdapterType { kLora, kQlora };
+enum class LoraBias { kNone, kAll, kLoraOnly };
+enum class LoraInit { kTrue, kGaussian, kPissa };
+enum class WeightDtype { kFp32, kBf16, kFp16 };
+enum class QuantType { kNf4, kFp4 };
+
+struct AdapterConfig {
+  AdapterType type = AdapterType::kLora;
+  int64_t r = 8;
+  double lora_alpha = 8;
+  double lora_dropout = 0.0;
+  std::vector<std::string> target_modules;  // one entry "all-linear", one regex, or suffixes
+  bool target_modules_is_list = false;
+  std::vector<std::string> exclude_modules;
+  std::vector<std::string> modules_to_save;
+  std::map<std::string, int64_t> rank_pattern;
+  std::map<std::string, double> alpha_pattern;
+  std::optional<std::vector<int64_t>> layers_to_transform;
+  bool use_rslora = false;
+  bool use_dora = false;
+  bool lora_bias = false;
+  LoraBias bias = LoraBias::kNone;
+  LoraInit init_lora_weights = LoraInit::kTrue;
+  WeightDtype dtype = WeightDtype::kFp32;
+  std::optional<std::string> path;
+};
+
+struct QuantizationConfig {
+  QuantType bnb_4bit_quant_type = QuantType::kFp4;
+  bool bnb_4bit_use_double_quant = false;
+  WeightDtype bnb_4bit_compute_dtype = WeightDtype::kFp32;
+  int64_t blocksize = 64;
+};
+
+}  // namespace stft::peft

@@ -1,0 +1,289 @@
+#include "recipe/availability.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "recipe/choices.h"
+#include "recipe/files.h"
+#include "recipe/nearest.h"
+
+namespace stft::recipe {
+
+namespace {
+
+const std::vector<std::string>& available_losses() {
+  static const std::vector<std::string> names = {"MultipleNegativesRankingLoss"};
+  return names;
+}
+
+// The other loss classes of sentence-transformers 6.2.
+const std::vector<std::string>& coming_losses() {
+  static const std::vector<std::string> names = {"CachedMultipleNegativesRankingLoss",
+                                                 "MultipleNegativesSymmetricRankingLoss",
+                                                 "CachedMultipleNegativesSymmetricRankingLoss",
+                                                 "GISTEmbedLoss",
+                                                 "CachedGISTEmbedLoss",
+                                                 "CoSENTLoss",
+                                                 "AnglELoss",
+                                                 "CosineSimilarityLoss",
+                                                 "TripletLoss",
+                                                 "ContrastiveLoss",
+                                                 "OnlineContrastiveLoss",
+                                                 "MarginMSELoss",
+                                                 "DistillKLDivLoss",
+                                                 "EmbedDistillLoss",
+                                                 "MSELoss",
+                                                 "MatryoshkaLoss",
+                                                 "Matryoshka2dLoss",
+                                                 "AdaptiveLayerLoss",
+                                                 "SoftmaxLoss",
+                                                 "MegaBatchMarginLoss",
+                                                 "BatchAllTripletLoss",
+                                                 "BatchHardTripletLoss",
+                                                 "BatchHardSoftMarginTripletLoss",
+                                                 "BatchSemiHardTripletLoss",
+                                                 "ContrastiveTensionLoss",
+                                                 "ContrastiveTensionLossInBatchNegatives",
+                                                 "DenoisingAutoEncoderLoss",
+                                                 "GlobalOrthogonalRegularizationLoss"};
+  return names;
+}
+
+const std::vector<std::string>& available_evaluators() {
+  static const std::vector<std::string> names = {"InformationRetrievalEvaluator"};
+  return names;
+}
+
+const std::vector<std::string>& coming_evaluators() {
+  static const std::vector<std::string> names = {
+      "EmbeddingSimilarityEvaluator",  "NanoBEIREvaluator",         "RerankingEvaluator",   "TripletEvaluator",
+      "BinaryClassificationEvaluator", "ParaphraseMiningEvaluator", "TranslationEvaluator", "MSEEvaluator",
+      "MSEEvaluatorFromDataFrame",     "LabelAccuracyEvaluator",    "SequentialEvaluator"};
+  return names;
+}
+
+std::string refuse_class(const std::string& type, const std::vector<std::string>& available,
+                         const std::vector<std::string>& coming) {
+  if (std::find(available.begin(), available.end(), type) != available.end()) {
+    return {};
+  }
+  const std::string allowed = " (available: " + join_names(available) + ")";
+  if (std::find(coming.begin(), coming.end(), type) != coming.end()) {
+    return type + " is not available yet" + allowed;
+  }
+  std::vector<std::string> known = available;
+  known.insert(known.end(), coming.begin(), coming.end());
+  const std::string shown = type.size() > 80 ? type.substr(0, 80) + "..." : type;
+  const std::string suggestion = nearest(type, known);
+  return "\"" + shown + "\" is not known" + (suggestion.empty() ? "" : "; did you mean " + suggestion + "?") + allowed;
+}
+
+// One setting: refused when `refused`. `what` reads on as "... is not available yet".
+struct Refusal {
+  std::string key;
+  bool refused;
+  std::string what;
+};
+
+std::vector<Refusal> model_refusals(const model::ModelConfig& m) {
+  using model::AttentionKind;
+  return {
+      {"model.revision", m.revision != "main", "a revision (hub download)"},
+      {"model.include_prompt", m.include_prompt == false, "pooling without the prompt"},
+      {"model.truncate_dim", m.truncate_dim.has_value(), "truncate_dim"},
+      {"model.attention", m.attention == AttentionKind::kFlashVarlen || m.attention == AttentionKind::kEager,
+       name_of(kAttentionKinds, m.attention)},
+      {"model.causal", m.causal.has_value(), "causal (decoders)"},
+  };
+}
+
+bool is_available(model::PoolingMode mode) {
+  return mode == model::PoolingMode::kCls || mode == model::PoolingMode::kMean || mode == model::PoolingMode::kMax;
+}
+
+bool is_available(model::Similarity similarity) {
+  return similarity == model::Similarity::kCosine || similarity == model::Similarity::kDot;
+}
+
+std::vector<Refusal> sharding_refusals(const shard::ShardConfig& s) {
+  using shard::Strategy;
+  const bool is_reduced = s.param_dtype.value_or(shard::ParamDtype::kFp32) != shard::ParamDtype::kFp32;
+  return {
+      {"sharding.strategy", s.strategy != Strategy::kFullShard && s.strategy != Strategy::kNoShard,
+       name_of(kStrategies, s.strategy)},
+      {"sharding.reshard_after_forward", s.reshard_after_forward_size.has_value(), "an integer"},
+      {"sharding.reshard_after_forward", s.reshard_after_forward == false, "false"},
+      {"sharding.hybrid_shard_size", s.hybrid_shard_size.has_value(), "hybrid sharding"},
+      {"sharding.cpu_offload", s.cpu_offload, "CPU offload"},
+      {"sharding.prefetch", s.prefetch > 1, "more than one group gathered ahead"},
+      {"sharding.param_dtype", is_reduced, name_of(kParamDtypes, s.param_dtype.value_or(shard::ParamDtype::kFp32))},
+      {"sharding.reduce_dtype", s.reduce_dtype != shard::ParamDtype::kFp32, name_of(kParamDtypes, s.reduce_dtype)},
+      {"sharding.wrap", s.wrap == shard::WrapKind::kModules, "a list of modules"},
+  };
+}
+
+std::vector<Refusal> loss_refusals(const loss::LossConfig& l) {
+  return {
+      {"loss.similarity_fct", l.similarity_fct != loss::SimilarityFunction::kCosSim,
+       name_of(kLossSimilarities, l.similarity_fct)},
+      {"loss.directions", l.directions != loss::LossConfig{}.directions, "anything but [query_to_doc]"},
+      {"loss.partition_mode", l.partition_mode != loss::PartitionMode::kJoint,
+       name_of(kPartitionModes, l.partition_mode)},
+      {"loss.hardness_mode", l.hardness_mode.has_value(), "hardness weighting"},
+      {"loss.hardness_strength", l.hardness_strength != 0.0, "hardness weighting"},
+      {"loss.gather_across_devices", !l.gather_across_devices, "false"},
+      {"loss.mask_duplicates", l.mask_duplicates, "mask_duplicates"},
+      {"loss.matryoshka", l.matryoshka.has_value(), "matryoshka"},
+      {"loss.guide", l.guide.has_value(), "a guide model"},
+      {"loss.teacher", l.teacher.has_value(), "a teacher model"},
+  };
+}
+
+std::vector<Refusal> train_refusals(const TrainConfig& t, const optim::OptimConfig& o) {
+  using optim::ScheduleType;
+  const bool has_schedule = o.lr_scheduler_type == ScheduleType::kLinear ||
+                            o.lr_scheduler_type == ScheduleType::kConstant ||
+                            o.lr_scheduler_type == ScheduleType::kConstantWithWarmup;
+  return {
+      {"train.optim", o.optim == optim::OptimizerType::kAdamW8bit, name_of(kOptimizers, o.optim)},
+      {"train.learning_rate_mapping", !o.learning_rate_mapping.empty(), "learning_rate_mapping"},
+      {"train.lr_scheduler_type", !has_schedule, name_of(kSchedules, o.lr_scheduler_type)},
+      {"train.bf16", t.bf16, "bf16"},
+      {"train.gradient_checkpointing", t.gradient_checkpointing, "gradient checkpointing"},
+      {"train.on_nonfinite", t.on_nonfinite != OnNonfinite::kStop, name_of(kOnNonfinites, t.on_nonfinite)},
+      {"train.batch_sampler", t.batch_sampler != BatchSampler::kBatchSampler, name_of(kBatchSamplers, t.batch_sampler)},
+      {"train.multi_dataset_batch_sampler", t.multi_dataset_batch_sampler != MultiDatasetBatchSampler::kProportional,
+       name_of(kMultiDatasetBatchSamplers, t.multi_dataset_batch_sampler)},
+      {"train.early_stopping_patience", t.early_stopping_patience.has_value(), "early stopping"},
+      {"train.early_stopping_threshold", t.early_stopping_threshold != 0.0, "early stopping"},
+  };
+}
+
+std::vector<Refusal> run_refusals(const Recipe& r) {
+  const checkpoint::CheckpointConfig& c = r.checkpoint;
+  std::vector<Refusal> refusals = {
+      {"adapter", r.adapter.has_value(), "an adapter (LoRA, QLoRA)"},
+      {"quantization", r.quantization.has_value(), "quantization"},
+      {"data.train", r.data.train.size() > 1, "more than one data set"},
+      {"data.eval", !r.data.eval.empty(), "evaluation loss (data.eval)"},
+      {"checkpoint.save_strategy", c.save_strategy != checkpoint::SaveStrategy::kNo,
+       name_of(kSaveStrategies, c.save_strategy)},
+      {"checkpoint.save_total_limit", c.save_total_limit.has_value(), "save_total_limit"},
+      {"checkpoint.save_only_model", c.save_only_model, "save_only_model"},
+      {"checkpoint.adapter_only", !c.adapter_only, "adapter_only: false (adapters)"},
+      {"checkpoint.load_best_model_at_end", c.load_best_model_at_end, "load_best_model_at_end"},
+      {"checkpoint.async", c.is_async, "async saving"},
+      {"launch.backend", r.launch.backend == dist::BackendKind::kNccl, "nccl"},
+  };
+  for (const Reporter reporter : r.run.report_to) {
+    refusals.push_back({"run.report_to", reporter != Reporter::kJsonl, name_of(kReporters, reporter)});
+  }
+  return refusals;
+}
+
+std::vector<Refusal> similarity_refusals(const std::string& key, const std::vector<model::Similarity>& similarities) {
+  std::vector<Refusal> refusals;
+  for (const model::Similarity similarity : similarities) {
+    refusals.push_back({key, !is_available(similarity), name_of(kSimilarities, similarity)});
+  }
+  return refusals;
+}
+
+std::vector<Refusal> model_value_refusals(const model::ModelConfig& m) {
+  std::vector<Refusal> refusals;
+  for (const model::PoolingMode mode : m.pooling) {
+    refusals.push_back({"model.pooling", !is_available(mode), name_of(kPoolingModes, mode)});
+  }
+  if (m.similarity_fn_name.has_value()) {
+    const std::vector<Refusal> more = similarity_refusals("model.similarity_fn_name", {*m.similarity_fn_name});
+    refusals.insert(refusals.end(), more.begin(), more.end());
+  }
+  return refusals;
+}
+
+std::vector<Refusal> evaluator_refusals(const std::string& key, const eval::EvaluatorConfig& e) {
+  std::vector<Refusal> refusals = similarity_refusals(key + ".similarity_fn_names", e.similarity_fn_names);
+  refusals.push_back({key + ".truncate_dim", e.truncate_dim.has_value(), "truncate_dim"});
+  refusals.push_back({key + ".precision", e.precision.has_value(), "precision"});
+  return refusals;
+}
+
+// Formats go by the file name; one that names no format of ours is a mistake rather than a feature to come.
+std::vector<Refusal> format_refusals(const std::string& key, const std::string& pattern) {
+  std::vector<Refusal> refusals;
+  std::vector<std::string> files = matching_files(pattern);
+  if (files.empty()) {
+    files.push_back(pattern);
+  }
+  const std::vector<std::string> available = {".jsonl", ".json-lines", ".csv", ".tsv"};
+  for (const std::string& file : files) {
+    const std::string extension = std::filesystem::path(file).extension().string();
+    const bool refused = std::find(available.begin(), available.end(), extension) == available.end();
+    const std::string format = extension.empty() ? "a file without extension" : "the format " + extension;
+    refusals.push_back({key, refused, format + " ('" + file + "'; available: " + join_names(available) + ")"});
+  }
+  return refusals;
+}
+
+std::vector<Refusal> dataset_refusals(const std::string& key, const data::DatasetConfig& set) {
+  return {
+      {key + ".weight", set.weight != 1.0, "weight"},
+      {key + ".streaming", set.streaming, "streaming"},
+      {key + ".shuffle_buffer", set.shuffle_buffer != data::DatasetConfig{}.shuffle_buffer, "streaming"},
+      {key + ".loss", set.has_own_loss, "a loss of its own"},
+  };
+}
+
+void report(const std::vector<Refusal>& refusals, Diagnostics& diagnostics) {
+  for (const Refusal& refusal : refusals) {
+    if (refusal.refused) {
+      diagnostics.add(refusal.key, refusal.what + " is not available yet");
+    }
+  }
+}
+
+}  // namespace
+
+std::string refuse_loss(const std::optional<std::string>& type) {
+  const std::string refusal = refuse_class(type.value_or("CoSENTLoss"), available_losses(), coming_losses());
+  return refusal.empty() || type.has_value() ? refusal : "missing; the default " + refusal;
+}
+
+std::string refuse_evaluator(const std::string& type) {
+  return refuse_class(type, available_evaluators(), coming_evaluators());
+}
+
+void refuse_evaluator_options(Reader& reader) {
+  for (const std::string_view key :
+       {"corpus_chunk_size", "query_prompt", "query_prompt_name", "corpus_prompt", "corpus_prompt_name",
+        "accuracy_at_k", "precision_recall_at_k", "mrr_at_k", "ndcg_at_k", "map_at_k", "main_score_function",
+        "show_progress_bar", "write_predictions"}) {
+    if (reader.child(key) != nullptr) {
+      reader.diagnostics().add(reader.key_path(key), std::string(key) + " is not available yet");
+    }
+  }
+}
+
+void check_availability(const Recipe& recipe, Diagnostics& diagnostics) {
+  report(model_refusals(recipe.model), diagnostics);
+  report(model_value_refusals(recipe.model), diagnostics);
+  report(sharding_refusals(recipe.sharding), diagnostics);
+  report(loss_refusals(recipe.loss), diagnostics);
+  report(train_refusals(recipe.train, recipe.optim), diagnostics);
+  report(run_refusals(recipe), diagnostics);
+  for (const data::DatasetConfig& set : recipe.data.train) {
+    report(dataset_refusals(set.key_path, set), diagnostics);
+    if (diagnostics.has_problem_under(set.key_path + ".path")) {
+      continue;  // a file that is not there has no format
+    }
+    for (const std::string& path : set.paths) {
+      report(format_refusals(set.key_path + ".path", path), diagnostics);
+    }
+  }
+  for (const eval::EvaluatorConfig& evaluator : recipe.evaluators) {
+    report(evaluator_refusals(evaluator.key_path, evaluator), diagnostics);
+  }
+}
+
+}  // namespace stft::recipe

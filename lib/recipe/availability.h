@@ -1,0 +1,29 @@
+// What the recipe's schema knows but this version cannot do yet. All refusals live here; a feature that arrives takes
+// its lines out of availability.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "recipe/diagnostics.h"
+#include "recipe/reader.h"
+#include "recipe/recipe.h"
+
+namespace stft::recipe {
+
+// The contract's default is `steps`; checkpoints during a run are not available yet, so a recipe that does not ask for
+// them gets none and one that asks is refused.
+inline constexpr checkpoint::SaveStrategy kSaveStrategyWhenAbsent = checkpoint::SaveStrategy::kNo;
+
+// Why a loss or an evaluator of this class name cannot be used: unknown, with the nearest name, or not available yet.
+// Empty when it can. No type given: the default loss of sentence-transformers is meant.
+std::string refuse_loss(const std::optional<std::string>& type);
+std::string refuse_evaluator(const std::string& type);
+
+// Refuses the options of the peer's InformationRetrievalEvaluator that are not read yet.
+void refuse_evaluator_options(Reader& reader);
+
+// Adds a problem for every setting of `recipe` that is not available yet and differs from its default.
+void check_availability(const Recipe& recipe, Diagnostics& diagnostics);
+
+}  // namespace stft::recipe

@@ -1,0 +1,18 @@
+// The files that a recipe names. Relative paths are relative to the current directory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace stft::recipe {
+
+// A file of this name, else what it matches as a glob pattern (*, ?, [...]), in byte order; empty when nothing does.
+std::vector<std::string> matching_files(const std::string& pattern);
+
+// Why `path` cannot be read as a file ("no such file 'x'"); empty when it can.
+std::string file_problem(const std::string& path);
+
+// Why `path` is no model directory; empty when it is one (config.json or modules.json in it).
+std::string model_directory_problem(const std::string& path);
+
+}  // namespace stft::recipe

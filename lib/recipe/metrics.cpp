@@ -1,0 +1,58 @@
+// Names of the metrics that evaluators log.
+#include "recipe/metrics.h"
+
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+
+#include "recipe/choices.h"
+
+namespace stft::recipe {
+
+namespace {
+
+std::vector<std::string> retrieval_metrics() {
+  std::vector<std::string> names;
+  for (const char* metric : {"accuracy", "precision", "recall"}) {
+    for (const char* k : {"1", "3", "5", "10"}) {
+      names.push_back(std::string(metric) + "@" + k);
+    }
+  }
+  names.insert(names.end(), {"ndcg@10", "mrr@10", "map@100"});
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> metric_names(const Recipe& recipe, model::Similarity default_similarity) {
+  std::vector<std::string> names;
+  for (const eval::EvaluatorConfig& evaluator : recipe.evaluators) {
+    std::vector<model::Similarity> similarities = evaluator.similarity_fn_names;
+    if (similarities.empty()) {
+      similarities.push_back(recipe.model.similarity_fn_name.value_or(default_similarity));
+    }
+    const std::string prefix = evaluator.name.empty() ? std::string() : evaluator.name + "_";
+    for (const model::Similarity similarity : similarities) {
+      for (const std::string& metric : retrieval_metrics()) {
+        names.push_back(prefix + name_of(kSimilarities, similarity) + "_" + metric);
+      }
+    }
+  }
+  return names;
+}
+
+model::Similarity similarity_of_model(const std::string& directory) {
+  std::ifstream stream(directory + "/config_sentence_transformers.json");
+  const nlohmann::json config = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (config.is_object() && config.contains("similarity_fn_name") && config["similarity_fn_name"].is_string()) {
+    const std::string name = config["similarity_fn_name"];
+    for (const Choice<model::Similarity>& choice : kSimilarities) {
+      if (choice.name == name) {
+        return choice.value;
+      }
+    }
+  }
+  return model::Similarity::kCosine;
+}
+
+}  // namespace stft::recipe

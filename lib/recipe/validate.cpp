@@ -1,0 +1,188 @@
+#include "recipe/validate.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "recipe/files.h"
+#include "recipe/metrics.h"
+#include "recipe/nearest.h"
+
+namespace stft::recipe {
+
+namespace {
+
+// Role -> column, for the roles that are mapped.
+std::vector<std::pair<std::string, std::string>> mapped_roles(const data::ColumnMap& columns) {
+  std::vector<std::pair<std::string, std::string>> roles = {
+      {"anchor", columns.anchor}, {"positive", columns.positive}, {"negative", columns.negative},
+      {"text_1", columns.text_1}, {"text_2", columns.text_2},     {"label", columns.label},
+      {"score", columns.score}};
+  for (std::size_t i = 0; i < columns.numbered_negatives.size(); ++i) {
+    roles.emplace_back("negative_" + std::to_string(i + 1), columns.numbered_negatives[i]);
+  }
+  roles.erase(std::remove_if(roles.begin(), roles.end(), [](const auto& role) { return role.second.empty(); }),
+              roles.end());
+  return roles;
+}
+
+bool has_role(const data::ColumnMap& columns, const std::string& name) {
+  const auto roles = mapped_roles(columns);
+  return std::any_of(roles.begin(), roles.end(), [&](const auto& role) { return role.first == name; });
+}
+
+// MultipleNegativesRankingLoss takes anchor, positive and any number of negatives.
+void check_roles(const data::DatasetConfig& set, Diagnostics& diagnostics) {
+  const std::string key = set.key_path + ".columns";
+  const std::string takes = "MultipleNegativesRankingLoss takes anchor, positive and, if any, negative or negative_1..";
+  if (!diagnostics.is_given(key)) {
+    diagnostics.add(key, "required, but missing: which column plays which role ({anchor: COLUMN, positive: COLUMN})");
+    return;
+  }
+  for (const auto& [role, column] : mapped_roles(set.columns)) {
+    if (role == "text_1" || role == "text_2" || role == "label" || role == "score") {
+      diagnostics.add(key + "." + role, "not a role of this loss; " + takes);
+    }
+  }
+  if (!set.columns.negative.empty() && !set.columns.numbered_negatives.empty()) {
+    diagnostics.add(key + ".negative", "given together with negative_1; use one or the other");
+  }
+  for (const std::string role : {"anchor", "positive"}) {
+    if (!has_role(set.columns, role) && !diagnostics.has_problem_under(key)) {
+      diagnostics.add(key + "." + role, "required, but missing; " + takes);
+    }
+  }
+}
+
+void check_dataset(const data::DatasetConfig& set, Diagnostics& diagnostics) {
+  for (const std::string& pattern : set.paths) {
+    const std::vector<std::string> files = matching_files(pattern);
+    if (files.empty()) {
+      const bool is_pattern = pattern.find_first_of("*?[") != std::string::npos;
+      diagnostics.add(set.key_path + ".path",
+                      is_pattern ? "no file matches '" + pattern + "'" : "no such file '" + pattern + "'");
+    }
+    for (const std::string& file : files) {
+      if (const std::string problem = file_problem(file); !problem.empty()) {
+        diagnostics.add(set.key_path + ".path", problem);
+      }
+    }
+  }
+  if (set.paths.empty() && !diagnostics.has_problem_under(set.key_path + ".path")) {
+    diagnostics.add(set.key_path + ".path", "names no file");
+  }
+  check_roles(set, diagnostics);
+  for (const auto& [role, prompt] : set.prompts) {
+    if (!has_role(set.columns, role)) {
+      diagnostics.add(set.key_path + ".prompts." + role, "a prompt for a role that columns does not map");
+    }
+  }
+}
+
+void check_evaluator_file(const std::string& key, const std::string& path, Diagnostics& diagnostics) {
+  if (path.empty() || diagnostics.has_problem_under(key)) {
+    return;  // its problem is told already
+  }
+  if (const std::string problem = file_problem(path); !problem.empty()) {
+    diagnostics.add(key, problem);
+  }
+}
+
+void check_evaluators(const Recipe& recipe, Diagnostics& diagnostics) {
+  std::set<std::string> names;
+  for (const eval::EvaluatorConfig& evaluator : recipe.evaluators) {
+    const std::string& key = evaluator.key_path;
+    if (!names.insert(evaluator.name).second) {
+      diagnostics.add(key + ".name", evaluator.name.empty()
+                                         ? "a second evaluator without a name; their metrics would have equal names"
+                                         : "a second evaluator is named \"" + evaluator.name + "\"");
+    }
+    const bool is_beir = diagnostics.is_given(key + ".beir");
+    check_evaluator_file(is_beir ? key + ".beir" : key + ".queries.path", evaluator.queries.path, diagnostics);
+    check_evaluator_file(is_beir ? key + ".beir" : key + ".corpus.path", evaluator.corpus.path, diagnostics);
+    check_evaluator_file(is_beir ? key + ".beir" : key + ".qrels.path", evaluator.qrels_path, diagnostics);
+  }
+  if (!recipe.evaluators.empty() || !recipe.data.eval.empty() || diagnostics.is_given("evaluators.0")) {
+    return;
+  }
+  if (recipe.train.eval_strategy != EvalStrategy::kNo) {
+    diagnostics.add("train.eval_strategy", "there is nothing to evaluate: evaluators is empty");
+  }
+  if (recipe.train.eval_on_start) {
+    diagnostics.add("train.eval_on_start", "there is nothing to evaluate: evaluators is empty");
+  }
+}
+
+void check_sharding(const shard::ShardConfig& sharding, Diagnostics& diagnostics) {
+  using shard::Strategy;
+  const std::string key = "sharding.reshard_after_forward";
+  const bool is_true = sharding.reshard_after_forward == true || sharding.reshard_after_forward_size.has_value();
+  const bool is_false = sharding.reshard_after_forward == false;
+  if (sharding.strategy == Strategy::kNoShard && (is_true || is_false)) {
+    diagnostics.add(key, "contradicts strategy no_shard, which has nothing to reshard");
+  }
+  if (sharding.strategy == Strategy::kShardGradOp && is_true) {
+    diagnostics.add(key, "contradicts strategy shard_grad_op, which keeps parameters after the forward");
+  }
+  if (sharding.strategy == Strategy::kFullShard && is_false && diagnostics.is_given("sharding.strategy")) {
+    diagnostics.add(key, "contradicts strategy full_shard; false is shard_grad_op");
+  }
+}
+
+void check_metric(const Recipe& recipe, Diagnostics& diagnostics) {
+  const std::string key = "checkpoint.metric_for_best_model";
+  const bool is_unsure = diagnostics.has_problem_under("evaluators") || diagnostics.has_problem_under("model");
+  if (!recipe.checkpoint.metric_for_best_model.has_value() || is_unsure) {
+    return;
+  }
+  std::vector<std::string> names = metric_names(recipe, similarity_of_model(recipe.model.name_or_path));
+  if (!recipe.data.eval.empty()) {
+    names.push_back("loss");
+  }
+  const std::string& metric = *recipe.checkpoint.metric_for_best_model;
+  constexpr std::string_view kPrefix = "eval_";
+  const std::string bare = metric.rfind(kPrefix, 0) == 0 ? metric.substr(kPrefix.size()) : metric;
+  const auto is_metric = [&names](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (is_metric(metric) || is_metric(bare)) {
+    return;
+  }
+  const std::string shown = metric.size() > 80 ? metric.substr(0, 80) + "..." : metric;
+  if (names.empty()) {
+    diagnostics.add(key, "\"" + shown + "\" is not a metric of this run: evaluators is empty");
+    return;
+  }
+  const std::string suggestion = nearest(bare, names);
+  diagnostics.add(key, "\"" + shown + "\" is not a metric of this run" +
+                           (suggestion.empty() ? "" : "; did you mean " + suggestion + "?") + " The metrics are " +
+                           join_names(names));
+}
+
+}  // namespace
+
+void validate(const Recipe& recipe, Diagnostics& diagnostics) {
+  if (!recipe.model.name_or_path.empty()) {
+    if (const std::string problem = model_directory_problem(recipe.model.name_or_path); !problem.empty()) {
+      diagnostics.add("model.name_or_path", problem);
+    }
+  } else if (!diagnostics.has_problem_under("model.name_or_path")) {
+    diagnostics.add("model.name_or_path", "must not be empty");
+  }
+  if (recipe.run.output_dir.empty() && !diagnostics.has_problem_under("run.output_dir")) {
+    diagnostics.add("run.output_dir", "must not be empty");
+  }
+  if (!diagnostics.has_problem_under("loss.type")) {
+    for (const data::DatasetConfig& set : recipe.data.train) {
+      check_dataset(set, diagnostics);
+    }
+  }
+  check_evaluators(recipe, diagnostics);
+  check_sharding(recipe.sharding, diagnostics);
+  check_metric(recipe, diagnostics);
+}
+
+}  // namespace stft::recipe

@@ -1,0 +1,12 @@
+// Checks that look at several keys, or at files.
+#pragma once
+
+#include "recipe/diagnostics.h"
+#include "recipe/recipe.h"
+
+namespace stft::recipe {
+
+// Adds every contradiction between keys, every file that is missing and a metric that nothing gives.
+void validate(const Recipe& recipe, Diagnostics& diagnostics);
+
+}  // namespace stft::recipe

@@ -1,0 +1,35 @@
+// The stages of tokenizer.json from JSON. `origin`: the path of the file, for messages. UserError names the path, the
+// component and the key; a component that is not available is named: "<path>: normalizer type 'Precompiled' is not
+// available yet".
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/json.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/model.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/post_processor.h"
+#include "tokenizer/pre_tokenizer.h"
+
+namespace stft::tokenizer {
+
+// The value of "normalizer", null for none.
+std::vector<NormalizerStep> parse_normalizer(const io::Json& json, const std::string& origin);
+
+// The value of "pre_tokenizer", null for none.
+std::vector<PreTokenizerStep> parse_pre_tokenizer(const io::Json& json, const std::string& origin);
+
+// The value of "model".
+std::unique_ptr<const Model> parse_model(const io::Json& json, const std::string& origin);
+
+// The value of "added_tokens", null for none. Their ids must be the ones that HF tokenizers gives them: those of the
+// vocabulary, or the next free ones behind it.
+std::vector<AddedToken> parse_added_tokens(const io::Json& json, const Model& model, const std::string& origin);
+
+// The value of "post_processor", null for none.
+PostProcessor parse_post_processor(const io::Json& json, const std::string& origin);
+
+}  // namespace stft::tokenizer

@@ -1,0 +1,62 @@
+// Normalizers of tokenizer.json: text to text, with the alignment that HF tokenizers 0.23 would report.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tokenizer/aligned_text.h"
+#include "tokenizer/unicode.h"
+
+namespace stft::tokenizer {
+
+// Cleaning, then blanks around Chinese characters, then canonical decomposition without nonspacing marks, then lower
+// case; each only when its switch is on.
+struct BertNormalizer {
+  bool clean_text = true;
+  bool handle_chinese_chars = true;
+  bool strip_accents = true;  // tokenizer.json's null means "as lowercase": resolved by the loader
+  bool lowercase = true;
+};
+
+struct UnicodeNormalizer {  // NFD, NFKD, NFC, NFKC
+  Decomposition decomposition = Decomposition::kCanonical;
+  bool compose = false;
+};
+
+struct LowercaseNormalizer {};
+
+struct StripAccentsNormalizer {};  // drops combining marks; decomposes nothing itself
+
+struct StripNormalizer {  // white space at the ends of the text
+  bool left = true;
+  bool right = true;
+};
+
+struct ReplaceNormalizer {  // every occurrence, from the left, not overlapping
+  std::u32string pattern;   // not empty
+  std::u32string content;
+};
+
+using NormalizerStep = std::variant<BertNormalizer, UnicodeNormalizer, LowercaseNormalizer, StripAccentsNormalizer,
+                                    StripNormalizer, ReplaceNormalizer>;
+
+// The steps of a tokenizer.json, sequences flattened; no step leaves the text as it is. Every step takes time linear in
+// the text (n log n in a run of combining marks).
+class Normalizer {
+ public:
+  Normalizer() = default;
+  explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
+
+  AlignedText normalize(AlignedText text) const;
+  std::string normalize(std::string_view utf8) const;
+
+  // Whether normalizing "a" + x + "b" gives the three results in a row for every ASCII character x and all texts a, b.
+  bool is_local_on_ascii() const;
+
+ private:
+  std::vector<NormalizerStep> steps_;
+};
+
+}  // namespace stft::tokenizer

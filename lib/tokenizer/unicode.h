@@ -1,0 +1,73 @@
+// Code points and the properties of them that tokenizers use. Sets and mappings equal those of HF tokenizers 0.23,
+// which are not those of one Unicode version (unicode_tables.h).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace stft::tokenizer {
+
+inline constexpr char32_t kReplacementCharacter = 0xFFFD;
+
+enum CharFlag : std::uint8_t {
+  kRemovedByCleaning = 1,
+  kPunctuation = 2,
+  kNonspacingMark = 4,
+  kCombiningMark = 8,
+  kWordCharacter = 16,
+  kWhiteSpace = 32,
+  kChineseCharacter = 64,
+};
+
+// All flags of a code point; 0 above U+10FFFF.
+std::uint8_t char_flags(char32_t c);
+inline bool has_flag(char32_t c, CharFlag flag) {
+  return (char_flags(c) & flag) != 0;
+}
+
+struct DecodedChar {
+  char32_t value = 0;
+  std::size_t length = 1;  // bytes
+};
+
+// The code point at `position` < text.size() of well-formed UTF-8.
+DecodedChar decode_char(std::string_view text, std::size_t position);
+
+// The code point that ends just before `position` > 0 of well-formed UTF-8.
+char32_t decode_char_before(std::string_view text, std::size_t position);
+
+// Bytes of the code point in UTF-8.
+inline std::size_t utf8_length(char32_t c) {
+  return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+}
+
+void append_utf8(char32_t c, std::string& text);
+
+// `text` with every maximal ill-formed part replaced by U+FFFD; nothing when `text` is well formed already.
+std::optional<std::string> replace_invalid_utf8(std::string_view text);
+
+enum class Decomposition { kCanonical, kCompatible };
+
+// The few code points that one maps to.
+struct MappedChars {
+  std::array<char32_t, 20> values{};
+  int count = 0;
+};
+
+// Full lower case, without context (a final sigma becomes U+03C3 like any other).
+MappedChars lowercase(char32_t c);
+
+// Full decomposition of one code point, not reordered.
+MappedChars decompose(char32_t c, Decomposition kind);
+
+// Canonical combining class; 0: a starter.
+int combining_class(char32_t c);
+
+// The primary composite of a pair, if there is one.
+std::optional<char32_t> compose(char32_t first, char32_t second);
+
+}  // namespace stft::tokenizer

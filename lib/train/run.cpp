@@ -1,0 +1,171 @@
+#include "train/run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "train/console.h"
+
+namespace stft::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<const char*, 7> kRunFiles = {
+    "recipe.resolved.yaml", "log.jsonl", "trainer_state.json", "best.json", "eval", "final", "final.tmp"};
+
+bool is_run_entry(const fs::path& path) {
+  const std::string name = path.filename().string();
+  for (const char* file : kRunFiles) {
+    if (name == file) {
+      return true;
+    }
+  }
+  return name.starts_with("checkpoint-");
+}
+
+std::unique_ptr<data::StepPlan> plan_steps(const recipe::TrainConfig& train, int64_t rows, int64_t ranks) {
+  data::StepPlanOptions options;
+  options.rows = rows;
+  options.rows_per_micro_batch = train.per_device_train_batch_size * ranks;
+  options.accumulation = train.gradient_accumulation_steps;
+  options.epochs = train.num_train_epochs;
+  options.max_steps = train.max_steps;
+  options.drops_last = train.dataloader_drop_last;
+  auto plan = std::make_unique<data::StepPlan>(options);
+  if (plan->total_steps() == 0) {
+    throw UserError(
+        fmt::format("train: nothing to train on: {} rows make 0 steps with {} ranks, per_device_train_batch_size {}, "
+                    "gradient_accumulation_steps {} and dataloader_drop_last true",
+                    rows, ranks, train.per_device_train_batch_size, train.gradient_accumulation_steps));
+  }
+  return plan;
+}
+
+// A prompt is the name of one of the model's prompts, or the text itself.
+std::string resolve_prompt(const data::DatasetConfig& config, const model::ModelSpec& spec, const std::string& role) {
+  const auto given = config.prompts.find(role);
+  if (given == config.prompts.end()) {
+    return {};
+  }
+  const auto named = spec.prompts.find(given->second);
+  return named == spec.prompts.end() ? given->second : named->second;
+}
+
+data::LoaderOptions loader_options(const Run& run) {
+  const data::DatasetConfig& config = run.recipe.data.train.front();
+  data::LoaderOptions options;
+  options.seed = run.recipe.run.seed;
+  options.shuffles = run.recipe.train.shuffle;
+  options.rank = run.mesh->world().rank();
+  options.ranks = run.mesh->world().size();
+  options.max_length = run.model->max_seq_length();
+  options.anchor_prompt = resolve_prompt(config, run.model->spec(), "anchor");
+  options.positive_prompt = resolve_prompt(config, run.model->spec(), "positive");
+  options.negative_prompt = resolve_prompt(config, run.model->spec(), "negative");
+  return options;
+}
+
+model::ModelSpec resolved_spec(const recipe::Recipe& recipe, const tokenizer::Tokenizer& tokenizer) {
+  model::ModelSpec spec = model::read_model_spec(recipe.model.name_or_path);
+  if (!spec.max_seq_length) {
+    spec.max_seq_length = tokenizer.model_max_length();
+  }
+  return model::with_overrides(std::move(spec), recipe.model, recipe.run.seed);
+}
+
+void check_model_fits(const Run& run) {
+  const std::string& directory = run.model->spec().directory;
+  if (run.tokenizer->vocab_size() > run.model->encoder().vocab_size()) {
+    throw UserError(fmt::format("{}: tokenizer.json has ids up to {}, config.json's vocab_size is {}", directory,
+                                run.tokenizer->vocab_size() - 1, run.model->encoder().vocab_size()));
+  }
+  const auto longest = run.recipe.model.max_seq_length;
+  if (longest && *longest > run.model->encoder().max_positions()) {
+    throw UserError(fmt::format("model.max_seq_length: {} is more than the model's {} positions", *longest,
+                                run.model->encoder().max_positions()));
+  }
+  if (run.model->max_seq_length() <= run.tokenizer->special_tokens_per_text()) {
+    throw UserError(fmt::format("model.max_seq_length: {} leaves no room beside {} special tokens",
+                                run.model->max_seq_length(), run.tokenizer->special_tokens_per_text()));
+  }
+}
+
+void warn_about_data(const Run& run) {
+  if (run.mesh->world().rank() != 0) {
+    return;
+  }
+  if (!run.dataset->ignored_columns().empty()) {
+    log::info(fmt::format("data '{}': columns that are not mapped are ignored: {}", run.dataset->name(),
+                          fmt::join(run.dataset->ignored_columns(), ", ")));
+  }
+  for (const auto& evaluator : run.evaluators) {
+    const eval::RetrievalData& data = evaluator->data();
+    if (data.unknown_query_rows + data.unknown_document_rows > 0) {
+      log::warn(fmt::format("evaluator '{}': {} judgements name unknown queries, {} unknown documents",
+                            evaluator->name(), data.unknown_query_rows, data.unknown_document_rows));
+    }
+  }
+}
+
+}  // namespace
+
+void prepare_output_dir(const std::string& output_dir, bool overwrites) {
+  std::error_code error;
+  if (fs::exists(output_dir, error) && !fs::is_directory(output_dir, error)) {
+    throw UserError(fmt::format("run.output_dir: '{}' is not a directory", output_dir));
+  }
+  std::vector<fs::path> entries;
+  for (auto it = fs::directory_iterator(output_dir, error); !error && it != fs::end(it); it.increment(error)) {
+    if (is_run_entry(it->path())) {
+      entries.push_back(it->path());
+    }
+  }
+  if (entries.empty()) {
+    return;
+  }
+  if (!overwrites) {
+    throw UserError(
+        fmt::format("run.output_dir: '{}' holds a run already; use another directory or --overwrite", output_dir));
+  }
+  for (const fs::path& entry : entries) {
+    fs::remove_all(entry, error);
+    if (error) {
+      throw SystemError(fmt::format("removing '{}': {}", entry.string(), error.message()));
+    }
+  }
+}
+
+Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh) {
+  Run run;
+  run.recipe = std::move(recipe);
+  run.mesh = std::move(mesh);
+  const recipe::Recipe& r = run.recipe;
+  const int64_t ranks = run.mesh->world().size();
+
+  run.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(r.model.name_or_path));
+  run.dataset = std::make_unique<data::Dataset>(data::Dataset::load(r.data.train.front()));
+  run.plan = plan_steps(r.train, run.dataset->size(), ranks);
+  run.model = std::make_unique<model::SentenceModel>(resolved_spec(r, *run.tokenizer));
+  check_model_fits(run);
+  for (const eval::EvaluatorConfig& config : r.evaluators) {
+    run.evaluators.push_back(std::make_unique<eval::RetrievalEvaluator>(config, r.train.per_device_eval_batch_size,
+                                                                        run.model->spec().similarity));
+  }
+  warn_about_data(run);
+  run.weights = std::make_unique<checkpoint::PretrainedWeights>(checkpoint::PretrainedWeights::open(*run.model));
+  run.engine = std::make_unique<shard::ShardEngine>(
+      *run.model, shard::EngineMesh{run.mesh->shard(), run.mesh->replicate()}, r.sharding);
+  run.engine->fill(run.weights->source());
+  run.optimizer = optim::make_optimizer(r.optim);
+  run.schedule = std::make_unique<optim::Schedule>(r.optim, run.plan->total_steps());
+  run.loader = std::make_unique<data::BatchLoader>(*run.dataset, *run.tokenizer, *run.plan, loader_options(run));
+  return run;
+}
+
+}  // namespace stft::train

@@ -1,0 +1,47 @@
+// Everything a run owns, in the order in which it comes to life.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/pretrained.h"
+#include "data/batch_loader.h"
+#include "data/dataset.h"
+#include "data/step_plan.h"
+#include "eval/retrieval_evaluator.h"
+#include "model/sentence_model.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "recipe/recipe.h"
+#include "shard/shard_engine.h"
+#include "tokenizer/tokenizer.h"
+#include "train/mesh.h"
+
+namespace stft::train {
+
+// Built once by assemble(); members borrow from those above them and are destroyed in reverse order.
+struct Run {
+  recipe::Recipe recipe;
+  std::unique_ptr<Mesh> mesh;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  std::unique_ptr<data::Dataset> dataset;
+  std::unique_ptr<data::StepPlan> plan;
+  std::unique_ptr<model::SentenceModel> model;
+  std::vector<std::unique_ptr<eval::RetrievalEvaluator>> evaluators;
+  std::unique_ptr<checkpoint::PretrainedWeights> weights;
+  std::unique_ptr<shard::ShardEngine> engine;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::Schedule> schedule;
+  std::unique_ptr<data::BatchLoader> loader;
+};
+
+// Collective: from a resolved recipe and the ranks to a run that is ready for its first step; weights are filled, each
+// rank reading its own rows. UserError for what the recipe's files turn out to be (among them: no step to train).
+Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh);
+
+// Rank 0, before anything is written: UserError when `output_dir` holds a run and `overwrites` is false; with true the
+// old run's files are removed. Other files in the directory stay.
+void prepare_output_dir(const std::string& output_dir, bool overwrites);
+
+}  // namespace stft::train

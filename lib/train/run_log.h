@@ -1,0 +1,39 @@
+// log.jsonl and the evaluators' CSV files of a run. Written by rank 0.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "eval/retrieval_evaluator.h"
+
+namespace stft::train {
+
+// A number (9 significant digits; null when not finite), an integer, a text, or metrics as one object.
+using Metrics = std::vector<std::pair<std::string, double>>;
+using LogValue = std::variant<double, int64_t, std::string, Metrics>;
+using LogFields = std::vector<std::pair<std::string, LogValue>>;
+
+class RunLog {
+ public:
+  // Opens `output_dir`/log.jsonl, which must not exist yet. SystemError when it cannot be written.
+  explicit RunLog(std::string output_dir);
+
+  // One line {"event": event, ...}, on disk when the call returns.
+  void write(const std::string& event, const LogFields& fields);
+
+  // Appends to eval/Information-Retrieval_evaluation[_name]_results.csv as sentence-transformers does.
+  void write_csv(const eval::EvaluationResult& result, double epoch, int64_t step) const;
+
+ private:
+  std::string output_dir_;
+  std::ofstream file_;
+};
+
+// One JSON object on one line, keys in the given order.
+std::string to_json_line(const LogFields& fields);
+
+}  // namespace stft::train

@@ -1,0 +1,107 @@
+#include "train/step.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+
+#include "base/rng.h"
+#include "model/token_batch.h"
+#include "optim/clip.h"
+#include "train/contrastive.h"
+
+namespace stft::train {
+namespace {
+
+struct Totals {
+  double loss = 0;
+  double squared_norm = 0;
+};
+
+// Collective. A replica's gradients count once.
+Totals reduce_totals(Totals local, Mesh& mesh) {
+  auto values = at::empty({2}, at::kDouble);
+  values.data_ptr<double>()[0] = local.loss;
+  values.data_ptr<double>()[1] = mesh.replicate().rank() == 0 ? local.squared_norm : 0.0;
+  mesh.world().all_reduce_sum(values).wait();
+  return {values.data_ptr<double>()[0], values.data_ptr<double>()[1]};
+}
+
+std::vector<model::TextKey> text_keys(const data::TokenizedTexts& texts) {
+  std::vector<model::TextKey> keys;
+  for (size_t i = 0; i < texts.rows.size(); ++i) {
+    keys.push_back({texts.rows[i], texts.columns[i]});
+  }
+  return keys;
+}
+
+std::vector<optim::Update> updates_of(const std::vector<shard::LocalParameter>& parameters) {
+  std::vector<optim::Update> updates;
+  for (const shard::LocalParameter& local : parameters) {
+    if (local.parameter->is_trainable) {
+      updates.push_back({local.value, local.gradient.defined() ? local.gradient : at::zeros_like(local.value),
+                         local.parameter->has_weight_decay});
+    }
+  }
+  return updates;
+}
+
+}  // namespace
+
+StepRunner::StepRunner(const model::SentenceModel& model, shard::ShardEngine& engine, optim::Optimizer& optimizer,
+                       Mesh& mesh, StepOptions options)
+    : model_(model), engine_(engine), optimizer_(optimizer), mesh_(mesh), options_(options) {}
+
+double StepRunner::run_micro_batch(const data::LocalMicroBatch& batch) {
+  const auto tokens =
+      model::make_token_batch(batch.texts.ids, batch.texts.offsets, text_keys(batch.texts), options_.layout);
+  model::ForwardContext context;
+  context.observer = &engine_;
+  if (options_.has_dropout) {
+    context.dropout = model::DropoutPlan{rng::micro_step_key(options_.seed, batch.micro_step)};
+  }
+  const auto embeddings = model_.embed(tokens, context);
+  const double weight = static_cast<double>(batch.global_rows) / static_cast<double>(batch.step_rows);
+  const auto loss = ranking_loss(batch, embeddings, options_.scale, mesh_.world()) * weight;
+  torch::autograd::backward({loss}, {});
+  return loss.item<double>();
+}
+
+double StepRunner::accumulate(const data::LocalStep& step) {
+  engine_.clear_gradients();
+  double loss = 0;
+  for (size_t i = 0; i < step.micro_batches.size(); ++i) {
+    const bool is_last = i + 1 == step.micro_batches.size();
+    engine_.set_gradient_sync(is_last || options_.reduces_every_micro_batch);
+    loss += run_micro_batch(step.micro_batches[i]);
+  }
+  engine_.finish_gradients();
+  return loss;
+}
+
+StepResult StepRunner::run(const data::LocalStep& step, double learning_rate) {
+  Totals local;
+  local.loss = accumulate(step);
+  const auto updates = updates_of(engine_.local_parameters());
+  std::vector<at::Tensor> gradients;
+  for (const optim::Update& update : updates) {
+    gradients.push_back(update.gradient);
+  }
+  local.squared_norm = optim::squared_norm(gradients);
+  const Totals total = reduce_totals(local, mesh_);
+
+  StepResult result;
+  result.loss = total.loss;
+  result.grad_norm = std::sqrt(total.squared_norm);
+  for (const auto& batch : step.micro_batches) {
+    result.tokens += batch.local.count > 0 ? batch.texts.offsets.back() : 0;
+  }
+  result.is_finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+  if (result.is_finite) {
+    optimizer_.step(updates, learning_rate, optim::clip_coefficient(result.grad_norm, options_.max_grad_norm));
+  }
+  engine_.clear_gradients();
+  return result;
+}
+
+}  // namespace stft::train

@@ -1,0 +1,56 @@
+// One optimizer step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/batch_loader.h"
+#include "model/sentence_model.h"
+#include "optim/optimizer.h"
+#include "shard/shard_engine.h"
+#include "train/mesh.h"
+
+namespace stft::train {
+
+struct StepOptions {
+  uint64_t seed = 0;
+  double scale = 20.0;         // of the loss
+  double max_grad_norm = 1.0;  // 0: no clipping
+  model::Layout layout = model::Layout::kPacked;
+  bool has_dropout = true;
+  bool reduces_every_micro_batch = true;  // else once a step, with whole gradients kept in between
+};
+
+// Equal on all ranks.
+struct StepResult {
+  double loss = 0;        // of the step's rows
+  double grad_norm = 0;   // global, before clipping
+  int64_t tokens = 0;     // of this rank
+  bool is_finite = true;  // false: nothing was updated
+};
+
+// Borrows everything it is given.
+class StepRunner {
+ public:
+  StepRunner(const model::SentenceModel& model, shard::ShardEngine& engine, optim::Optimizer& optimizer, Mesh& mesh,
+             StepOptions options);
+
+  // Collective: forward, loss, backward, one reduction of loss and norm, then the update at `learning_rate`. Whether
+  // the numbers are finite is decided from the reduced values, so all ranks agree.
+  StepResult run(const data::LocalStep& step, double learning_rate);
+
+  // Collective: forward and backward only; afterwards the engine holds the summed gradients. This rank's part of the
+  // loss.
+  double accumulate(const data::LocalStep& step);
+
+ private:
+  double run_micro_batch(const data::LocalMicroBatch& batch);
+
+  const model::SentenceModel& model_;
+  shard::ShardEngine& engine_;
+  optim::Optimizer& optimizer_;
+  Mesh& mesh_;
+  StepOptions options_;
+};
+
+}  // namespace stft::train

@@ -1,0 +1,225 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/export_model.h"
+#include "eval/embedder.h"
+#include "io/file.h"
+#include "train/console.h"
+
+namespace stft::train {
+namespace {
+
+model::Layout layout_of(recipe::Packing packing) {
+  return packing == recipe::Packing::kOff ? model::Layout::kPadded : model::Layout::kPacked;
+}
+
+StepOptions step_options(const recipe::Recipe& recipe) {
+  StepOptions options;
+  options.seed = recipe.run.seed;
+  options.scale = recipe.loss.scale;
+  options.max_grad_norm = recipe.optim.max_grad_norm;
+  options.layout = layout_of(recipe.train.packing);
+  // Whole gradients between micro-batches cost what full_shard is there to save.
+  options.reduces_every_micro_batch = recipe.sharding.strategy == shard::Strategy::kFullShard;
+  return options;
+}
+
+// A number below 1 is a ratio of all steps.
+int64_t interval(double value, int64_t total_steps) {
+  const double steps = value < 1 ? std::ceil(value * static_cast<double>(total_steps)) : value;
+  return std::max<int64_t>(1, static_cast<int64_t>(steps));
+}
+
+const char* strategy_name(shard::Strategy strategy) {
+  return strategy == shard::Strategy::kFullShard ? "full_shard" : "no_shard";
+}
+
+int64_t trainable_parameters(const model::ParameterTable& table) {
+  int64_t count = 0;
+  for (const model::Parameter& parameter : table) {
+    count += parameter.is_trainable ? parameter.numel() : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+Trainer::Trainer(Run& run)
+    : run_(run), runner_(*run.model, *run.engine, *run.optimizer, *run.mesh, step_options(run.recipe)) {
+  const recipe::TrainConfig& train = run.recipe.train;
+  logging_steps_ = interval(train.logging_steps, run.plan->total_steps());
+  eval_steps_ = interval(train.eval_steps.value_or(train.logging_steps), run.plan->total_steps());
+  if (is_writer()) {
+    log_ = std::make_unique<RunLog>(run.recipe.run.output_dir);
+    io::write_file((std::filesystem::path(run.recipe.run.output_dir) / "recipe.resolved.yaml").string(),
+                   recipe::dump(run.recipe));
+  }
+}
+
+void Trainer::announce() {
+  const recipe::TrainConfig& train = run_.recipe.train;
+  const int64_t ranks = run_.mesh->world().size();
+  const int64_t micro_rows = std::min(train.per_device_train_batch_size * ranks, run_.dataset->size());
+  const int64_t candidates = micro_rows * (1 + run_.dataset->max_negatives());
+  const int64_t trainable = trainable_parameters(run_.model->parameters());
+  const std::string checksum = fmt::format("{:016x}", run_.engine->parameters_checksum());
+  if (!is_writer()) {
+    return;
+  }
+  log_->write("start", {{"world_size", ranks},
+                        {"parameters_checksum", checksum},
+                        {"trainable_parameters", trainable},
+                        {"candidates_per_anchor", candidates},
+                        {"total_steps", run_.plan->total_steps()}});
+  log::info(fmt::format("model {}: {} trainable parameters, at most {} tokens a text", run_.recipe.model.name_or_path,
+                        format_count(trainable), run_.model->max_seq_length()));
+  log::info(fmt::format("data {}: {} rows; {} ranks, {}; {} steps of {} rows, {} candidates per anchor",
+                        run_.dataset->name(), format_count(run_.dataset->size()), ranks,
+                        strategy_name(run_.recipe.sharding.strategy), format_count(run_.plan->total_steps()),
+                        micro_rows * train.gradient_accumulation_steps, candidates));
+  if (candidates < 2) {
+    log::warn("every anchor has a single candidate, so the loss is 0 and nothing is learned; use a larger batch");
+  } else if (train.gradient_accumulation_steps > 1) {
+    log::info("gradient accumulation does not add negatives: candidates come from one micro-batch");
+  }
+}
+
+void Trainer::train() {
+  announce();
+  if (run_.recipe.train.eval_on_start && run_.recipe.train.eval_strategy != recipe::EvalStrategy::kNo) {
+    first_evaluation_ = evaluate();
+  }
+  while (auto step = run_.loader->next()) {
+    take_step(*step);
+    const bool is_last = step_ == run_.plan->total_steps();
+    const bool ends_epoch = step_ % run_.plan->steps_per_epoch() == 0;
+    if (step_ % logging_steps_ == 0 || is_last) {
+      log_step();
+    }
+    if (is_last || evaluates_after(step_, ends_epoch)) {
+      last_evaluation_ = evaluate();
+    }
+  }
+  finish();
+}
+
+void Trainer::take_step(const data::LocalStep& step) {
+  const double start = monotonic_seconds();
+  last_learning_rate_ = run_.schedule->learning_rate(step_);
+  last_step_ = runner_.run(step, last_learning_rate_);
+  if (!last_step_.is_finite) {
+    throw SystemError(fmt::format("step {}: the loss is {} and the gradient norm {}; stopped before the update",
+                                  step_ + 1, last_step_.loss, last_step_.grad_norm));
+  }
+  step_ += 1;
+  epoch_ = step.epoch_after;
+  loss_sum_ += last_step_.loss;
+  steps_since_log_ += 1;
+  rows_since_log_ += step.rows;
+  tokens_since_log_ += last_step_.tokens;
+  const double seconds = monotonic_seconds() - start;
+  seconds_since_log_ += seconds;
+  train_seconds_ += seconds;
+  if (is_writer()) {
+    const double per_step = train_seconds_ / static_cast<double>(step_);
+    show_progress({step_, run_.plan->total_steps(), last_step_.loss, last_learning_rate_,
+                   static_cast<double>(rows_since_log_) / seconds_since_log_,
+                   per_step * static_cast<double>(run_.plan->total_steps() - step_)},
+                  step_ % logging_steps_ == 0 || step_ == run_.plan->total_steps());
+  }
+}
+
+void Trainer::log_step() {
+  if (log_) {
+    const auto ranks = static_cast<double>(run_.mesh->world().size());
+    log_->write("step", {{"step", step_},
+                         {"epoch", epoch_},
+                         {"loss", loss_sum_ / static_cast<double>(steps_since_log_)},
+                         {"grad_norm", last_step_.grad_norm},
+                         {"learning_rate", last_learning_rate_},
+                         {"samples_per_s", static_cast<double>(rows_since_log_) / seconds_since_log_},
+                         {"tokens_per_s", ranks * static_cast<double>(tokens_since_log_) / seconds_since_log_}});
+  }
+  loss_sum_ = 0;
+  steps_since_log_ = 0;
+  rows_since_log_ = 0;
+  tokens_since_log_ = 0;
+  seconds_since_log_ = 0;
+}
+
+bool Trainer::evaluates_after(int64_t step, bool ends_epoch) const {
+  switch (run_.recipe.train.eval_strategy) {
+    case recipe::EvalStrategy::kNo:
+      return false;
+    case recipe::EvalStrategy::kSteps:
+      return step % eval_steps_ == 0;
+    case recipe::EvalStrategy::kEpoch:
+      return ends_epoch;
+  }
+  throw_internal("known strategy", "");
+}
+
+std::vector<eval::EvaluationResult> Trainer::evaluate() {
+  if (run_.evaluators.empty() || run_.recipe.train.eval_strategy == recipe::EvalStrategy::kNo) {
+    return {};
+  }
+  if (evaluated_at_ == step_) {
+    return last_evaluation_;
+  }
+  evaluated_at_ = step_;
+  if (is_writer()) {
+    log::live(fmt::format("step {}/{}  evaluating ...", step_, run_.plan->total_steps()));
+  }
+  const shard::ShardEngine::KeepUnsharded keep(*run_.engine);
+  const eval::Embedder embedder(*run_.model, *run_.tokenizer, layout_of(run_.recipe.train.packing));
+  std::vector<eval::EvaluationResult> results;
+  Metrics metrics;
+  double seconds = 0;
+  for (size_t i = 0; i < run_.evaluators.size(); ++i) {
+    results.push_back(run_.evaluators[i]->evaluate(embedder, run_.mesh->world()));
+    metrics.insert(metrics.end(), results.back().values.begin(), results.back().values.end());
+    seconds += results.back().seconds;
+    if (log_ && run_.recipe.evaluators[i].write_csv) {
+      log_->write_csv(results.back(), epoch_, step_);
+    }
+  }
+  if (log_) {
+    log_->write("eval", {{"step", step_}, {"epoch", epoch_}, {"seconds", seconds}, {"metrics", metrics}});
+    log::info(fmt::format("evaluation at step {} ({:.1f} s)\n{}", step_, seconds, evaluation_table(results)));
+  }
+  return results;
+}
+
+void Trainer::finish() {
+  const std::string final_dir = (std::filesystem::path(run_.recipe.run.output_dir) / "final").string();
+  checkpoint::export_model({*run_.model, *run_.weights, *run_.engine, run_.mesh->world()}, final_dir);
+  if (!log_) {
+    return;
+  }
+  log_->write("end", {{"step", step_}, {"epoch", epoch_}, {"train_seconds", train_seconds_}});
+  std::vector<Comparison> comparisons;
+  for (size_t i = 0; i < std::min(first_evaluation_.size(), last_evaluation_.size()); ++i) {
+    const auto& before = first_evaluation_[i];
+    const auto& after = last_evaluation_[i];
+    if (before.primary == after.primary) {
+      comparisons.push_back({after.primary, before.primary_value(), after.primary_value(),
+                             eval::paired_bootstrap(before.per_query, after.per_query, run_.recipe.run.seed)});
+    }
+  }
+  if (!comparisons.empty()) {
+    log::info("before and after\n" + comparison_table(comparisons));
+  }
+  log::info(fmt::format("trained {} steps in {}; the model is in {}", format_count(step_),
+                        format_duration(train_seconds_), final_dir));
+}
+
+}  // namespace stft::train

@@ -1,0 +1,129 @@
+#include "data/dataset.h"
+
+#include <catch2/catch.hpp>
+
+#include "base/error.h"
+#include "io/temporary_directory.h"
+
+namespace stft::data {
+namespace {
+
+using Catch::Matchers::Contains;
+using test::message_of;
+
+using Rows = std::vector<std::vector<std::string>>;
+
+// Every row as anchor, positive, negatives.
+Rows rows_of(const Dataset& dataset) {
+  Rows rows;
+  for (std::int64_t row = 0; row < dataset.size(); ++row) {
+    std::vector<std::string> texts{std::string(dataset.anchor(row)), std::string(dataset.positive(row))};
+    for (std::int64_t i = 0; i < dataset.negatives(row); ++i) texts.emplace_back(dataset.negative(row, i));
+    rows.push_back(std::move(texts));
+  }
+  return rows;
+}
+
+struct Fixture {
+  test::TemporaryDirectory directory;
+  DatasetConfig config;
+
+  Fixture() {
+    config.name = "pairs";
+    config.columns.anchor = "q";
+    config.columns.positive = "p";
+    config.source = "r.yaml:7";
+  }
+
+  Dataset load(const std::string& name, std::string_view content) {
+    config.paths = {directory.write(name, content)};
+    return Dataset::load(config);
+  }
+
+  // The message of loading `content` as t.jsonl, without the directory.
+  std::string refusal(std::string_view content) {
+    const std::string path = directory.path("t.jsonl");
+    std::string message = message_of<UserError>([&] { load("t.jsonl", content); });
+    const std::size_t at = message.find(path);
+    return at == std::string::npos ? message : message.replace(at, path.size(), "t.jsonl");
+  }
+};
+
+TEST_CASE_METHOD(Fixture, "columns are bound by name, whatever their order") {
+  const Rows expected{{"q1", "p1"}, {"", "  "}};
+  const Dataset one =
+      load("t.jsonl", "{\"q\":\"q1\",\"p\":\"p1\",\"row_id\":\"r\"}\n{\"q\":\"\",\"p\":\"  \",\"a\":1}\n");
+  CHECK(rows_of(one) == expected);
+  CHECK(one.ignored_columns() == std::vector<std::string>{"a", "row_id"});
+  CHECK(one.max_negatives() == 0);
+  CHECK(one.name() == "pairs");
+  const Dataset other = load("t.jsonl", "{\"p\":\"p1\",\"q\":\"q1\"}\n{\"p\":\"  \",\"q\":\"\"}\n");
+  CHECK(rows_of(other) == expected);
+  CHECK(other.ignored_columns().empty());
+  CHECK(rows_of(load("t.csv", "p,q\np1,q1\n\"  \",\n")) == expected);
+  CHECK(rows_of(load("t.tsv", "p\tq\np1\tq1\n  \t\n")) == expected);
+}
+
+TEST_CASE_METHOD(Fixture, "a negative column of strings or ragged lists") {
+  config.columns.negative = "n";
+  const Dataset dataset =
+      load("t.jsonl",
+           "{\"q\":\"1\",\"p\":\"a\",\"n\":[]}\n{\"q\":\"2\",\"p\":\"b\",\"n\":[\"x\",\"\",\"z\"]}\n"
+           "{\"q\":\"3\",\"p\":\"c\",\"n\":\"y\"}\n");
+  CHECK(rows_of(dataset) == Rows{{"1", "a"}, {"2", "b", "x", "", "z"}, {"3", "c", "y"}});
+  CHECK(dataset.max_negatives() == 3);
+  CHECK(refusal("{\"q\":\"1\",\"p\":\"a\",\"n\":null}") == "t.jsonl:1: column 'n' is null");
+  CHECK(refusal("{\"q\":\"1\",\"p\":\"a\",\"n\":[\"x\",null]}") ==
+        "t.jsonl:1: column 'n' element 1 is null, it must be a string");
+  CHECK(refusal("{\"q\":\"1\",\"p\":\"a\",\"n\":{}}") ==
+        "t.jsonl:1: column 'n' is an object, it must be a string or a list of strings");
+  CHECK_THAT(refusal("{\"q\":\"1\",\"p\":\"a\"}"), Contains("t.jsonl:1: column 'n' is missing"));
+}
+
+TEST_CASE_METHOD(Fixture, "numbered negatives: an explicit null is none, a missing key an error") {
+  config.columns.numbered_negatives = {"n1", "n2"};
+  const Dataset dataset = load("t.jsonl",
+                               "{\"q\":\"1\",\"p\":\"a\",\"n1\":\"x\",\"n2\":\"y\"}\n"
+                               "{\"q\":\"2\",\"p\":\"b\",\"n1\":null,\"n2\":\"z\"}\n"
+                               "{\"q\":\"3\",\"p\":\"c\",\"n1\":null,\"n2\":null}\n");
+  CHECK(rows_of(dataset) == Rows{{"1", "a", "x", "y"}, {"2", "b", "z"}, {"3", "c"}});
+  CHECK(dataset.max_negatives() == 2);
+  CHECK_THAT(refusal("{\"q\":\"1\",\"p\":\"a\",\"n1\":\"x\"}"), Contains("t.jsonl:1: column 'n2' is missing"));
+  CHECK(refusal("{\"q\":\"1\",\"p\":\"a\",\"n1\":\"x\",\"n2\":2}") ==
+        "t.jsonl:1: column 'n2' is an integer, it must be a string");
+}
+
+TEST_CASE_METHOD(Fixture, "bad rows are named") {
+  const std::string good = "{\"q\":\"1\",\"p\":\"a\"}\n";
+  CHECK(refusal(good + "{\"q\":\"1\",\"p\":null}") == "t.jsonl:2: column 'p' is null");
+  CHECK(refusal(good + "{\"q\":\"1\"}") == "t.jsonl:2: column 'p' is missing; the columns are: q");
+  CHECK(refusal(good + "{\"q\":[\"1\"],\"p\":\"a\"}") == "t.jsonl:2: column 'q' is a list, it must be a string");
+  CHECK_THAT(refusal(good + good + "{"), Contains("t.jsonl:3: not a JSON object"));
+}
+
+TEST_CASE_METHOD(Fixture, "limit and several files") {
+  directory.write("a.jsonl", "{\"q\":\"1\",\"p\":\"a\"}\n{\"q\":\"2\",\"p\":\"b\"}\n");
+  directory.write("b.jsonl", "{\"q\":\"3\",\"p\":\"c\"}\nnot read with a limit\n");
+  config.paths = {directory.path("*.jsonl")};
+  config.name.clear();
+  CHECK_THROWS_AS(Dataset::load(config), UserError);
+  config.limit = 3;
+  const Dataset dataset = Dataset::load(config);
+  CHECK(rows_of(dataset) == Rows{{"1", "a"}, {"2", "b"}, {"3", "c"}});
+  CHECK(dataset.name() == "a");
+  CHECK_THROWS_AS(dataset.anchor(3), InternalError);
+  CHECK_THROWS_AS(dataset.anchor(-1), InternalError);
+  CHECK_THROWS_AS(dataset.negative(0, 0), InternalError);
+}
+
+TEST_CASE_METHOD(Fixture, "nothing to read") {
+  CHECK_THAT(refusal("\n"), Contains("r.yaml:7: data set 'pairs': no rows in"));
+  config.paths = {directory.path("*.csv")};
+  CHECK_THAT(message_of<UserError>([&] { Dataset::load(config); }), Contains("no file matches"));
+  config.columns.anchor.clear();
+  CHECK(message_of<UserError>([&] { Dataset::load(config); }) ==
+        "r.yaml:7: data set 'pairs': columns maps no 'anchor'");
+}
+
+}  // namespace
+}  // namespace stft::data
