@@ -112,11 +112,13 @@ PendingCollective ProcessGroup::all_gather(at::Tensor output, at::Tensor input) 
   counts_.all_gathers += 1;
   counts_.bytes += static_cast<int64_t>(output.nbytes());
   PendingCollective pending;
+  output = output.view({-1});
+  input = input.view({-1});
   if (impl_ != nullptr) {
     pending.impl_ =
         issue("all_gather", rank_, {output, input}, [&] { return impl_->backend->all_gather_single(output, input); });
   } else if (output.data_ptr() != input.data_ptr()) {
-    output.view(-1).copy_(input.view(-1));
+    output.copy_(input);
   }
   return pending;
 }
@@ -126,11 +128,13 @@ PendingCollective ProcessGroup::reduce_scatter_sum(at::Tensor output, at::Tensor
   counts_.reduce_scatters += 1;
   counts_.bytes += static_cast<int64_t>(input.nbytes());
   PendingCollective pending;
+  output = output.view({-1});
+  input = input.view({-1});
   if (impl_ != nullptr) {
     pending.impl_ = issue("reduce_scatter", rank_, {output, input},
                           [&] { return impl_->backend->reduce_scatter_single(output, input); });
   } else {
-    output.view(-1).copy_(input.view(-1));
+    output.copy_(input);
   }
   return pending;
 }
