@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh
 python3 scripts/prepare_wordnet.py --out data/wordnet
 cmake --preset release
-cmake --build --preset release
+cmake --build --preset release --target stft
 build/release/stft train configs/quickstart.yaml --nproc 2 --overwrite "$@"
 
 cat >&2 <<MESSAGE
