@@ -44,8 +44,9 @@ struct Parsed {
 void add_train(CLI::App& app, Parsed& parsed) {
   CLI::App* command = app.add_subcommand("train", "fine-tune the model of a recipe, sharded over ranks");
   command->add_option("recipe", parsed.train.recipe_path, "the recipe (YAML)")->required();
-  command->add_option("--set", parsed.train.overrides, "override a key: a.b=value")
-      
+  command
+      ->add_option("--set", parsed.train.overrides, "override a key: a.b=value")
+
       ->allow_extra_args(false);
   command->add_option("--nproc", parsed.train.nproc, "ranks on this machine")->check(CLI::Range(1, 4096));
   command->add_flag("--overwrite", parsed.train.overwrites, "replace the run that output_dir holds");
@@ -56,8 +57,9 @@ void add_train(CLI::App& app, Parsed& parsed) {
 void add_check(CLI::App& app, Parsed& parsed) {
   CLI::App* command = app.add_subcommand("check", "validate a recipe and print it resolved, without training");
   command->add_option("recipe", parsed.check.recipe_path, "the recipe (YAML)")->required();
-  command->add_option("--set", parsed.check.overrides, "override a key: a.b=value")
-      
+  command
+      ->add_option("--set", parsed.check.overrides, "override a key: a.b=value")
+
       ->allow_extra_args(false);
   command->add_option("--world-size", parsed.check.world_size, "number of ranks to check for")
       ->check(CLI::Range(1, 65536));

@@ -113,10 +113,18 @@ pid_t spawn(const Command& command, const Descriptors& fds) {
   std::vector<std::string> arguments = {"stft"};
   arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
   std::vector<std::string> environment = clean_environment();
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  sigset_t defaults;
+  ::sigemptyset(&defaults);
+  ::sigaddset(&defaults, SIGPIPE);  // which this process ignores
+  ::posix_spawnattr_setsigdefault(&attributes, &defaults);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t pid = -1;
-  const int error =
-      ::posix_spawn(&pid, STFT_EXECUTABLE, &actions, nullptr, pointers(arguments).data(), pointers(environment).data());
+  const int error = ::posix_spawn(&pid, STFT_EXECUTABLE, &actions, &attributes, pointers(arguments).data(),
+                                  pointers(environment).data());
   ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
   if (error != 0) {
     throw std::system_error(error, std::generic_category(), "posix_spawn " STFT_EXECUTABLE);
   }

@@ -1,13 +1,13 @@
 #include "e2e/process_handle.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -15,9 +15,19 @@
 namespace stft::test {
 namespace {
 
+// Empty when the process is gone; a process may go between any two lines here.
 std::string read_proc(pid_t pid, const char* name) {
-  std::ifstream stream("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
+  const int fd = ::open(("/proc/" + std::to_string(pid) + "/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 1; fd >= 0 && n > 0;) {
+    n = ::read(fd, buffer.data(), buffer.size());
+    text.append(buffer.data(), n > 0 ? static_cast<size_t>(n) : 0);
+  }
+  if (fd >= 0) {
+    ::close(fd);
+  }
+  return text;
 }
 
 pid_t parent_of(pid_t pid) {

@@ -18,8 +18,10 @@ using Catch::Matchers::Contains;
 const std::vector<std::string> kStepKeys = {"step",          "epoch",         "loss",        "grad_norm",
                                             "learning_rate", "samples_per_s", "tokens_per_s"};
 
+// One thread a rank, so that a busy machine does not slow two threads that wait for each other.
 std::vector<std::string> tiny(const std::string& output_dir, int ranks) {
-  return {"train", "configs/tiny.yaml", "--set", "run.output_dir=" + output_dir, "--nproc", std::to_string(ranks)};
+  return {"train", "configs/tiny.yaml",         "--set",   "run.output_dir=" + output_dir,
+          "--set", "launch.threads_per_rank=1", "--nproc", std::to_string(ranks)};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
