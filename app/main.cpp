@@ -1,12 +1,15 @@
 // The command line: subcommands and flags to options, exceptions to exit codes.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "check.h"
+#include "dist/launch.h"
 #include "exit_codes.h"
+#include "recipe/nearest.h"
 #include "tokenize.h"
 #include "train.h"
 
@@ -75,6 +78,23 @@ void add_tokenize(CLI::App& app, Parsed& parsed) {
   parsed.tokenize_command = command;
 }
 
+// CLI11 would only say that a command is missing.
+void check_command_name(const CLI::App& app, const std::string& name) {
+  if (name.empty() || name.starts_with("-")) {
+    return;
+  }
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    known.push_back(command->get_name());
+  }
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    const std::string close = recipe::nearest(name, known);
+    throw UserError("unknown command \"" + name + "\"" +
+                    (recipe::is_close(name, close) ? "; did you mean " + close + "?" : "") +
+                    " (commands: " + recipe::join_names(known) + ")");
+  }
+}
+
 int dispatch(const Parsed& parsed, const std::vector<std::string>& arguments) {
   if (parsed.train_command->parsed()) {
     return run_train(parsed.train, arguments);
@@ -96,13 +116,13 @@ int run(int argc, char** argv) {
   for (const char* name : {"eval", "export", "state-dict", "best", "verify", "encode", "mine", "plan"}) {
     refuse_unavailable_command(app, name);
   }
+  check_command_name(app, argc > 1 ? argv[1] : "");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {
     return app.exit(asked);  // --help, --version
   } catch (const CLI::ParseError& mistake) {
-    app.exit(mistake);
-    return kUserMistake;
+    throw UserError(std::string(mistake.what()) + " (--help lists what is allowed)");
   }
   return dispatch(parsed, {argv + 1, argv + argc});
 }
@@ -116,6 +136,9 @@ int main(int argc, char** argv) {
   } catch (const stft::UserError& error) {
     stft::log::error(error.what());
     return stft::app::kUserMistake;
+  } catch (const stft::CollectiveError& error) {
+    stft::log::error(error.what());
+    return std::getenv("STFT_LAUNCHED") != nullptr ? stft::dist::kCollectiveExitCode : stft::app::kFailed;
   } catch (const stft::SystemError& error) {
     stft::log::error(error.what());
     return stft::app::kFailed;

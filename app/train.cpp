@@ -29,7 +29,7 @@ int64_t threads_per_rank(const recipe::Recipe& recipe, int64_t local_ranks) {
 void configure_log(const dist::RankInfo& info) {
   log::Settings settings;
   settings.shows_info = info.rank == 0;
-  settings.is_terminal = info.is_launched ? info.parent_is_terminal : ::isatty(STDERR_FILENO) != 0;
+  settings.is_terminal = info.launcher_pid ? info.parent_is_terminal : ::isatty(STDERR_FILENO) != 0;
   settings.uses_colour = settings.is_terminal && std::getenv("NO_COLOR") == nullptr;
   log::configure(settings);
 }
@@ -37,11 +37,15 @@ void configure_log(const dist::RankInfo& info) {
 int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::RankInfo& info) {
   configure_log(info);
   at::set_num_threads(static_cast<int>(threads_per_rank(recipe, info.local_world_size)));
+  const std::string output_dir = recipe.run.output_dir;
   if (info.rank == 0) {
-    train::prepare_output_dir(recipe.run.output_dir, options.overwrites);
+    train::check_output_dir(output_dir, options.overwrites);
   }
   auto mesh = std::make_unique<train::Mesh>(info, recipe.launch, recipe.sharding.strategy);
   train::Run run = train::assemble(std::move(recipe), std::move(mesh));
+  if (info.rank == 0) {
+    train::clear_output_dir(output_dir);
+  }
   train::Trainer(run).train();
   return kDone;
 }
@@ -55,16 +59,14 @@ int run_train(const TrainOptions& options, const std::vector<std::string>& argum
   }
   recipe::Recipe recipe = recipe::load(options.recipe_path, overrides);
   if (const auto info = dist::rank_from_environment()) {
-    if (info->is_launched) {
-      dist::die_with_parent();
+    if (info->launcher_pid) {
+      dist::join_launcher(*info->launcher_pid);
     }
     return run_rank(options, recipe::resolve(std::move(recipe), info->world_size), *info);
   }
   const int64_t nproc = recipe.launch.nproc.value_or(1);
   recipe = recipe::resolve(std::move(recipe), nproc);
-  if (nproc == 1) {
-    return run_rank(options, std::move(recipe), dist::RankInfo{});
-  }
+  train::check_output_dir(recipe.run.output_dir, options.overwrites);
   return dist::launch({arguments, nproc, threads_per_rank(recipe, nproc)});
 }
 

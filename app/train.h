@@ -16,7 +16,7 @@ struct TrainOptions {
 };
 
 // Runs as one rank when the environment says so (our launcher, torchrun, mpirun), else starts the ranks and supervises
-// them (a single rank runs in this process). `arguments` is argv[1..], for the ranks. Returns the exit code.
+// them. `arguments` is argv[1..], for the ranks. Returns the exit code.
 int run_train(const TrainOptions& options, const std::vector<std::string>& arguments);
 
 }  // namespace stft::app

@@ -22,6 +22,13 @@ class SystemError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A collective failed. Mostly the echo of another rank's failure, so the launcher looks for that one first. Exit
+// code 1.
+class CollectiveError : public SystemError {
+ public:
+  using SystemError::SystemError;
+};
+
 // A bug of stft itself. Exit code 70.
 class InternalError : public std::logic_error {
  public:

@@ -29,6 +29,7 @@ namespace stft::dist {
 namespace {
 
 constexpr double kGraceSeconds = 5.0;
+constexpr double kEchoSeconds = 1.0;  // how long a failed collective may wait for its cause to show
 constexpr const char* kLaunchedKey = "STFT_LAUNCHED";
 constexpr const char* kListenFdKey = "STFT_LISTEN_FD";
 constexpr const char* kTerminalKey = "STFT_TERMINAL";
@@ -80,9 +81,9 @@ struct Child {
 
 std::vector<std::string> child_environment(const LaunchPlan& plan, int64_t rank, const Listener& listener) {
   std::vector<std::string> result;
-  const std::array<std::string, 10> ours = {
-      "RANK=",        "WORLD_SIZE=",    "LOCAL_RANK=",     "LOCAL_WORLD_SIZE=", "MASTER_ADDR=",
-      "MASTER_PORT=", "STFT_LAUNCHED=", "STFT_LISTEN_FD=", "STFT_TERMINAL=",    "OMP_NUM_THREADS="};
+  const std::array<std::string, 11> ours = {
+      "OMP_WAIT_POLICY=", "RANK=",          "WORLD_SIZE=",     "LOCAL_RANK=",    "LOCAL_WORLD_SIZE=", "MASTER_ADDR=",
+      "MASTER_PORT=",     "STFT_LAUNCHED=", "STFT_LISTEN_FD=", "STFT_TERMINAL=", "OMP_NUM_THREADS="};
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text(*entry);
     bool is_ours = false;
@@ -100,7 +101,10 @@ std::vector<std::string> child_environment(const LaunchPlan& plan, int64_t rank,
   result.push_back("MASTER_ADDR=127.0.0.1");
   result.push_back(fmt::format("MASTER_PORT={}", listener.port));
   result.push_back(fmt::format("OMP_NUM_THREADS={}", plan.threads_per_rank));
-  result.push_back(fmt::format("{}=1", kLaunchedKey));
+  // Threads that spin at barriers starve whoever shares the cores with them.
+  const char* wait_policy = std::getenv("OMP_WAIT_POLICY");
+  result.push_back(fmt::format("OMP_WAIT_POLICY={}", wait_policy != nullptr ? wait_policy : "passive"));
+  result.push_back(fmt::format("{}={}", kLaunchedKey, ::getpid()));
   if (rank == 0) {
     result.push_back(fmt::format("{}={}", kListenFdKey, listener.fd));
   }
@@ -167,23 +171,6 @@ bool has_failed(const Child& child) {
   return !child.is_running && !(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
 }
 
-// Reaps what has ended; returns the rank that failed first among the newly ended ones. A rank that a signal killed
-// counts before one that exited by itself: its death is what the others stumble over.
-std::optional<size_t> reap(std::vector<Child>& children) {
-  std::optional<size_t> first;
-  for (size_t rank = 0; rank < children.size(); ++rank) {
-    Child& child = children[rank];
-    if (!child.is_running || ::waitpid(child.pid, &child.status, WNOHANG) != child.pid) {
-      continue;
-    }
-    child.is_running = false;
-    if (has_failed(child) && (!first || (WIFSIGNALED(child.status) && !WIFSIGNALED(children[*first].status)))) {
-      first = rank;
-    }
-  }
-  return first;
-}
-
 bool any_running(const std::vector<Child>& children) {
   for (const auto& child : children) {
     if (child.is_running) {
@@ -193,17 +180,26 @@ bool any_running(const std::vector<Child>& children) {
   return false;
 }
 
+// How likely a failure is the cause of the others: death by a signal, then an error of the rank's own, then a failed
+// collective.
+int severity(const Child& child) {
+  if (WIFSIGNALED(child.status)) {
+    return 2;
+  }
+  return WEXITSTATUS(child.status) == kCollectiveExitCode ? 0 : 1;
+}
+
 int report(const Child& child, size_t rank) {
-  std::string last = child.output.last_error();
   if (WIFSIGNALED(child.status)) {
     const int number = WTERMSIG(child.status);
     write_line(fmt::format("error: rank {} was killed by signal {} ({})", rank, number, ::strsignal(number)));
     return 1;
   }
-  const int code = WEXITSTATUS(child.status);
-  write_line(fmt::format("error: rank {} failed with exit code {}{}", rank, code, last.empty() ? "" : ":"));
-  if (!last.empty()) {
-    write_line(last);
+  const int code = WEXITSTATUS(child.status) == kCollectiveExitCode ? 1 : WEXITSTATUS(child.status);
+  const std::string& message = child.output.last_error();
+  write_line(fmt::format("error: rank {} failed with exit code {}{}", rank, code, message.empty() ? "" : ":"));
+  if (!message.empty()) {
+    write_line(message);
   }
   return code;
 }
@@ -216,29 +212,70 @@ class Supervisor {
   int run() {
     while (any_running(children_)) {
       wait_for_events();
-      if (const auto failed = reap(children_); failed && !first_failed_) {
-        first_failed_ = failed;
-        signal_all(children_, SIGTERM);
-        kill_at_ = monotonic_seconds() + kGraceSeconds;
-      }
-      if (kill_at_ && monotonic_seconds() >= *kill_at_) {
-        signal_all(children_, SIGKILL);
-        kill_at_.reset();
-      }
+      reap();
+      act_on_time();
     }
     for (auto& child : children_) {
       child.output.drain();
     }
-    return first_failed_ ? report(children_[*first_failed_], *first_failed_) : 0;
+    if (!first_failed_) {
+      return 0;
+    }
+    show_other_messages();
+    return report(children_[*first_failed_], *first_failed_);
   }
 
  private:
+  void reap() {
+    for (size_t rank = 0; rank < children_.size(); ++rank) {
+      Child& child = children_[rank];
+      if (!child.is_running || ::waitpid(child.pid, &child.status, WNOHANG) != child.pid) {
+        continue;
+      }
+      child.is_running = false;
+      if (!has_failed(child) || is_stopping_) {
+        continue;
+      }
+      if (!first_failed_ || severity(child) > severity(children_[*first_failed_])) {
+        first_failed_ = rank;
+      }
+      stop_at_ = severity(child) > 0 ? monotonic_seconds() : stop_at_.value_or(monotonic_seconds() + kEchoSeconds);
+    }
+  }
+
+  void act_on_time() {
+    const double now = monotonic_seconds();
+    if (stop_at_ && now >= *stop_at_) {
+      stop_at_.reset();
+      is_stopping_ = true;
+      signal_all(children_, SIGTERM);
+      kill_at_ = now + kGraceSeconds;
+    }
+    if (kill_at_ && now >= *kill_at_) {
+      signal_all(children_, SIGKILL);
+      kill_at_.reset();
+    }
+  }
+
+  // Other ranks' errors, unless they say what the first one says or only echo it.
+  void show_other_messages() const {
+    const std::string& first = children_[*first_failed_].output.last_error();
+    for (size_t rank = 0; rank < children_.size(); ++rank) {
+      const Child& child = children_[rank];
+      const bool is_echo = WIFEXITED(child.status) && WEXITSTATUS(child.status) == kCollectiveExitCode;
+      const std::string& message = child.output.last_error();
+      if (rank != *first_failed_ && !is_echo && !message.empty() && message != first) {
+        write_line(fmt::format("[{}] {}", rank, message));
+      }
+    }
+  }
+
   void wait_for_events() {
     std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
     for (const auto& child : children_) {
       fds.push_back({child.output.fd(), POLLIN, 0});
     }
-    const int timeout_ms = kill_at_ ? 100 : -1;
+    const int timeout_ms = stop_at_ || kill_at_ ? 50 : -1;
     if (::poll(fds.data(), fds.size(), timeout_ms) < 0 && errno != EINTR) {
       throw_errno("poll", "ranks", errno);
     }
@@ -260,7 +297,9 @@ class Supervisor {
   std::vector<Child> children_;
   int signal_fd_;
   std::optional<size_t> first_failed_;
+  std::optional<double> stop_at_;  // when to stop the ranks that still run
   std::optional<double> kill_at_;
+  bool is_stopping_ = false;  // deaths from now on are our doing
 };
 
 }  // namespace
@@ -291,7 +330,7 @@ std::optional<RankInfo> rank_from_environment() {
   if (const auto fd = number_from_environment(kListenFdKey)) {
     info.listen_fd = static_cast<int>(*fd);
   }
-  info.is_launched = std::getenv(kLaunchedKey) != nullptr;
+  info.launcher_pid = number_from_environment(kLaunchedKey);
   info.parent_is_terminal = std::getenv(kTerminalKey) != nullptr;
   return info;
 }
@@ -322,10 +361,10 @@ int launch(const LaunchPlan& plan) {
   return Supervisor(std::move(children), signal_fd).run();
 }
 
-void die_with_parent() {
-  const pid_t parent = ::getppid();
+void join_launcher(int64_t launcher_pid) {
+  ::prctl(PR_SET_NAME, "stft");  // /proc/self/exe would name it "exe"
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) {
+  if (::getppid() != static_cast<pid_t>(launcher_pid)) {
     ::raise(SIGKILL);  // the launcher went away before the line above
   }
 }

@@ -16,8 +16,8 @@ struct RankInfo {
   int64_t local_world_size = 1;
   std::string master_host = "127.0.0.1";
   uint16_t master_port = 0;
-  std::optional<int> listen_fd;  // rank 0 of the launcher: the socket of the rendezvous
-  bool is_launched = false;      // a child of our own launcher
+  std::optional<int> listen_fd;         // rank 0 of the launcher: the socket of the rendezvous
+  std::optional<int64_t> launcher_pid;  // a child of our own launcher
   bool parent_is_terminal = false;
 };
 
@@ -34,11 +34,16 @@ struct LaunchPlan {
 
 // Starts `nproc` copies of this executable, prefixes what they write to standard error with their rank, passes rank 0's
 // standard output through, forwards SIGINT and SIGTERM. When a rank fails the others get SIGTERM and 5 s later SIGKILL;
-// the first failing rank is named last, with its last message. Returns that rank's exit code (1 when a signal killed
-// it), else 0. Throws SystemError when a process cannot be started.
+// the first failing rank is named last, with its last message; failed collectives count only when no rank
+// failed by itself. Returns that rank's exit code (1 when a signal killed it or a collective failed), else 0. Throws
+// SystemError when a process cannot be started.
 int launch(const LaunchPlan& plan);
 
-// In a rank: end when the launcher ends, however it ends.
-void die_with_parent();
+// In a rank of our own launcher: takes the name "stft" and ends when the launcher ends, however it ends.
+void join_launcher(int64_t launcher_pid);
+
+// How a rank tells its launcher that it failed by a CollectiveError: the launcher then waits a moment for a rank that
+// failed by itself, and returns 1.
+inline constexpr int kCollectiveExitCode = 76;
 
 }  // namespace stft::dist

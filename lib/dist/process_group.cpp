@@ -35,14 +35,20 @@ bool PendingCollective::is_pending() const {
 
 namespace {
 
-// The first line of a c10 exception: the rest is a C++ stack.
-std::string first_line(const char* text) {
-  const std::string whole(text);
-  return whole.substr(0, whole.find('\n'));
+// The reason within a backend's message: without the source position before it, the advice and the stack behind it.
+std::string reason_of(const char* text) {
+  std::string reason(text);
+  reason.resize(std::min(reason.find('\n'), reason.size()));
+  if (reason.starts_with('[')) {
+    const size_t end = reason.find("] ");
+    reason.erase(0, end == std::string::npos ? 0 : end + 2);
+  }
+  reason.resize(std::min(reason.find(". "), reason.size()));
+  return reason;
 }
 
 [[noreturn]] void throw_collective(const char* operation, int64_t rank, const std::exception& cause) {
-  throw SystemError(fmt::format("{} failed on rank {}: {}", operation, rank, first_line(cause.what())));
+  throw CollectiveError(fmt::format("{} failed on rank {}: {}", operation, rank, reason_of(cause.what())));
 }
 
 std::chrono::milliseconds milliseconds(double seconds) {

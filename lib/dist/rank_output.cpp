@@ -71,6 +71,7 @@ void RankOutput::pass_on(std::string_view line) {
   }
   if (in_error_) {
     last_error_.append(last_error_.empty() ? "" : "\n").append(body);
+    return;
   }
   write_text(fmt::format("{}[{}] {}\n", clear, rank_, body));
 }

@@ -8,7 +8,8 @@
 namespace stft::dist {
 
 // Owns the reading end of the rank's pipe. Whole lines are passed on with the rank in front; a live line (one that
-// ends in a carriage return or begins with one) is passed on as it is.
+// begins with a carriage return) is passed on as it is. Errors are held back for the launcher, which knows which rank
+// failed first.
 class RankOutput {
  public:
   RankOutput() = default;

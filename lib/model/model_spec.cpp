@@ -198,7 +198,8 @@ void check_chain(const ModelSpec& spec) {
   const std::string config_file = join(spec.directory, "config.json");
   const int64_t hidden = io::get_int(spec.config, "hidden_size", config_file);
   if (spec.modules[1].pooling_input_dim != hidden) {
-    throw UserError(fmt::format("{}: pooling expects vectors of {}, but config.json's hidden_size is {}", origin,
+    throw UserError(fmt::format("{}: pooling expects vectors of {}, but config.json's hidden_size is {}",
+                                join(spec.directory, spec.modules[1].path + "/config.json"),
                                 spec.modules[1].pooling_input_dim, hidden));
   }
   int64_t dim = hidden * static_cast<int64_t>(spec.modules[1].pooling.size());

@@ -29,6 +29,18 @@ bool is_run_entry(const fs::path& path) {
   return name.starts_with("checkpoint-");
 }
 
+// What a run left in the directory; empty when it does not exist.
+std::vector<fs::path> run_entries(const std::string& output_dir) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (auto it = fs::directory_iterator(output_dir, error); !error && it != fs::end(it); it.increment(error)) {
+    if (is_run_entry(it->path())) {
+      entries.push_back(it->path());
+    }
+  }
+  return entries;
+}
+
 std::unique_ptr<data::StepPlan> plan_steps(const recipe::TrainConfig& train, int64_t rows, int64_t ranks) {
   data::StepPlanOptions options;
   options.rows = rows;
@@ -115,25 +127,20 @@ void warn_about_data(const Run& run) {
 
 }  // namespace
 
-void prepare_output_dir(const std::string& output_dir, bool overwrites) {
+void check_output_dir(const std::string& output_dir, bool overwrites) {
   std::error_code error;
   if (fs::exists(output_dir, error) && !fs::is_directory(output_dir, error)) {
     throw UserError(fmt::format("run.output_dir: '{}' is not a directory", output_dir));
   }
-  std::vector<fs::path> entries;
-  for (auto it = fs::directory_iterator(output_dir, error); !error && it != fs::end(it); it.increment(error)) {
-    if (is_run_entry(it->path())) {
-      entries.push_back(it->path());
-    }
-  }
-  if (entries.empty()) {
-    return;
-  }
-  if (!overwrites) {
+  if (!overwrites && !run_entries(output_dir).empty()) {
     throw UserError(
         fmt::format("run.output_dir: '{}' holds a run already; use another directory or --overwrite", output_dir));
   }
-  for (const fs::path& entry : entries) {
+}
+
+void clear_output_dir(const std::string& output_dir) {
+  for (const fs::path& entry : run_entries(output_dir)) {
+    std::error_code error;
     fs::remove_all(entry, error);
     if (error) {
       throw SystemError(fmt::format("removing '{}': {}", entry.string(), error.message()));

@@ -40,8 +40,11 @@ struct Run {
 // rank reading its own rows. UserError for what the recipe's files turn out to be (among them: no step to train).
 Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh);
 
-// Rank 0, before anything is written: UserError when `output_dir` holds a run and `overwrites` is false; with true the
-// old run's files are removed. Other files in the directory stay.
-void prepare_output_dir(const std::string& output_dir, bool overwrites);
+// Before anything is read or written: UserError when `output_dir` is no directory, or holds a run and `overwrites` is
+// false.
+void check_output_dir(const std::string& output_dir, bool overwrites);
+
+// Removes the files of a run from `output_dir`; other files stay. Called when the new run is known to start.
+void clear_output_dir(const std::string& output_dir);
 
 }  // namespace stft::train

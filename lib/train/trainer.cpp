@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -41,6 +42,13 @@ int64_t interval(double value, int64_t total_steps) {
 
 const char* strategy_name(shard::Strategy strategy) {
   return strategy == shard::Strategy::kFullShard ? "full_shard" : "no_shard";
+}
+
+// Of this process, so far.
+double peak_resident_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
 int64_t trainable_parameters(const model::ParameterTable& table) {
@@ -118,7 +126,7 @@ void Trainer::take_step(const data::LocalStep& step) {
   last_step_ = runner_.run(step, last_learning_rate_);
   if (!last_step_.is_finite) {
     throw SystemError(fmt::format("step {}: the loss is {} and the gradient norm {}; stopped before the update",
-                                  step_ + 1, last_step_.loss, last_step_.grad_norm));
+                                  step_ + 1, std::fabs(last_step_.loss), std::fabs(last_step_.grad_norm)));
   }
   step_ += 1;
   epoch_ = step.epoch_after;
@@ -147,7 +155,8 @@ void Trainer::log_step() {
                          {"grad_norm", last_step_.grad_norm},
                          {"learning_rate", last_learning_rate_},
                          {"samples_per_s", static_cast<double>(rows_since_log_) / seconds_since_log_},
-                         {"tokens_per_s", ranks * static_cast<double>(tokens_since_log_) / seconds_since_log_}});
+                         {"tokens_per_s", ranks * static_cast<double>(tokens_since_log_) / seconds_since_log_},
+                         {"memory", Metrics{{"peak_resident_bytes", peak_resident_bytes()}}}});
   }
   loss_sum_ = 0;
   steps_since_log_ = 0;

