@@ -2,5 +2,5 @@
 // of going back to the kernel and coming again page by page.
 extern "C" {
 extern const char* malloc_conf;
-const char* malloc_conf = "oversize_threshold:0,dirty_decay_ms:60000,muzzy_decay_ms:60000";
+const char* malloc_conf = "oversize_threshold:0,dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always";
 }

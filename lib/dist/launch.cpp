@@ -155,7 +155,7 @@ Child start(const LaunchPlan& plan, int64_t rank, const Listener& listener) {
     throw_errno("starting a rank: posix_spawn", "/proc/self/exe", error);
   }
   child.is_running = true;
-  child.output = RankOutput(pipe_fds[0], rank);
+  child.output = RankOutput(pipe_fds[0], plan.nproc > 1 ? fmt::format("[{}] ", rank) : "");
   return child;
 }
 

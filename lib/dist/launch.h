@@ -32,11 +32,11 @@ struct LaunchPlan {
   int64_t threads_per_rank = 1;
 };
 
-// Starts `nproc` copies of this executable, prefixes what they write to standard error with their rank, passes rank 0's
-// standard output through, forwards SIGINT and SIGTERM. When a rank fails the others get SIGTERM and 5 s later SIGKILL;
-// the first failing rank is named last, with its last message; failed collectives count only when no rank
-// failed by itself. Returns that rank's exit code (1 when a signal killed it or a collective failed), else 0. Throws
-// SystemError when a process cannot be started.
+// Starts `nproc` copies of this executable, prefixes what they write to standard error with their rank (when there are
+// several), passes rank 0's standard output through, forwards SIGINT and SIGTERM. When a rank fails the others get
+// SIGTERM and 5 s later SIGKILL; the first failing rank is named last, with its last message; failed collectives count
+// only when no rank failed by itself. Returns that rank's exit code (1 when a signal killed it or a collective failed),
+// else 0. Throws SystemError when a process cannot be started.
 int launch(const LaunchPlan& plan);
 
 // In a rank of our own launcher: takes the name "stft" and ends when the launcher ends, however it ends.

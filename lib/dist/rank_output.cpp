@@ -33,7 +33,7 @@ bool has_error_label(std::string_view line) {
 
 }  // namespace
 
-RankOutput::RankOutput(int fd, int64_t rank) : fd_(fd), rank_(rank) {
+RankOutput::RankOutput(int fd, std::string prefix) : fd_(fd), prefix_(std::move(prefix)) {
   ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);
 }
 
@@ -43,7 +43,7 @@ RankOutput::RankOutput(RankOutput&& other) noexcept {
 
 RankOutput& RankOutput::operator=(RankOutput&& other) noexcept {
   std::swap(fd_, other.fd_);
-  rank_ = other.rank_;
+  prefix_ = std::move(other.prefix_);
   partial_ = std::move(other.partial_);
   last_error_ = std::move(other.last_error_);
   in_error_ = other.in_error_;
@@ -73,7 +73,7 @@ void RankOutput::pass_on(std::string_view line) {
     last_error_.append(last_error_.empty() ? "" : "\n").append(body);
     return;
   }
-  write_text(fmt::format("{}[{}] {}\n", clear, rank_, body));
+  write_text(fmt::format("{}{}{}\n", clear, prefix_, body));
 }
 
 bool RankOutput::read_some() {

@@ -7,13 +7,14 @@
 
 namespace stft::dist {
 
-// Owns the reading end of the rank's pipe. Whole lines are passed on with the rank in front; a live line (one that
+// Owns the reading end of the rank's pipe. Whole lines are passed on with a prefix; a live line (one that
 // begins with a carriage return) is passed on as it is. Errors are held back for the launcher, which knows which rank
 // failed first.
 class RankOutput {
  public:
   RankOutput() = default;
-  RankOutput(int fd, int64_t rank);
+  // `prefix` is put before every line.
+  RankOutput(int fd, std::string prefix);
   RankOutput(RankOutput&& other) noexcept;
   RankOutput& operator=(RankOutput&& other) noexcept;
   ~RankOutput();
@@ -28,7 +29,7 @@ class RankOutput {
   void pass_on(std::string_view line);
 
   int fd_ = -1;
-  int64_t rank_ = 0;
+  std::string prefix_;
   std::string partial_;
   std::string last_error_;
   bool in_error_ = false;
