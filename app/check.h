@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,12 @@ namespace stft::app {
 struct CheckOptions {
   std::string recipe_path;
   std::vector<std::string> overrides;  // "a.b=value"
-  int64_t world_size = 1;              // ranks
+  std::optional<int64_t> world_size;   // ranks; none: launch.nproc of the recipe, else 1
 };
 
-// Prints the recipe as resolved for `world_size` ranks to stdout and returns 0. Throws UserError with every problem of
-// the recipe, SystemError when stdout cannot be written.
+// Reads everything that the recipe names, as `stft train` would, short of the weights' values; prints the recipe as
+// resolved for `world_size` ranks to stdout and returns 0. Throws UserError with every problem of the recipe, else with
+// the first of its files, SystemError when stdout cannot be written.
 int run_check(const CheckOptions& options);
 
 }  // namespace stft::app

@@ -1,6 +1,8 @@
 // The command line: subcommands and flags to options, exceptions to exit codes.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -16,7 +18,7 @@
 namespace stft::app {
 namespace {
 
-constexpr const char* kVersion = "stft 0.1.0";
+constexpr const char* kVersion = "stft " STFT_VERSION;
 
 // Flags and commands of the contract that a later version brings: known, so that the message can say so.
 void refuse_unavailable_flags(CLI::App& command, std::initializer_list<const char*> flags) {
@@ -47,10 +49,7 @@ struct Parsed {
 void add_train(CLI::App& app, Parsed& parsed) {
   CLI::App* command = app.add_subcommand("train", "fine-tune the model of a recipe, sharded over ranks");
   command->add_option("recipe", parsed.train.recipe_path, "the recipe (YAML)")->required();
-  command
-      ->add_option("--set", parsed.train.overrides, "override a key: a.b=value")
-
-      ->allow_extra_args(false);
+  command->add_option("--set", parsed.train.overrides, "override a key: a.b=value")->allow_extra_args(false);
   command->add_option("--nproc", parsed.train.nproc, "ranks on this machine")->check(CLI::Range(1, 4096));
   command->add_flag("--overwrite", parsed.train.overwrites, "replace the run that output_dir holds");
   refuse_unavailable_flags(*command, {"--resume", "--nnodes", "--node-rank", "--rdzv", "--max-restarts"});
@@ -60,10 +59,7 @@ void add_train(CLI::App& app, Parsed& parsed) {
 void add_check(CLI::App& app, Parsed& parsed) {
   CLI::App* command = app.add_subcommand("check", "validate a recipe and print it resolved, without training");
   command->add_option("recipe", parsed.check.recipe_path, "the recipe (YAML)")->required();
-  command
-      ->add_option("--set", parsed.check.overrides, "override a key: a.b=value")
-
-      ->allow_extra_args(false);
+  command->add_option("--set", parsed.check.overrides, "override a key: a.b=value")->allow_extra_args(false);
   command->add_option("--world-size", parsed.check.world_size, "number of ranks to check for")
       ->check(CLI::Range(1, 65536));
   parsed.check_command = command;

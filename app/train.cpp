@@ -1,6 +1,7 @@
 #include "train.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "dist/launch.h"
 #include "exit_codes.h"
@@ -34,12 +36,23 @@ void configure_log(const dist::RankInfo& info) {
   log::configure(settings);
 }
 
+// LibTorch's own errors: a failed allocation is the machine's, anything else our mistake. The first line says it; the
+// rest is a stack.
+[[noreturn]] void translate(const c10::Error& error) {
+  const std::string text(error.what_without_backtrace());
+  const std::string first = text.substr(0, text.find('\n'));
+  if (first.find("alloc") != std::string::npos) {
+    throw SystemError("out of memory: " + first);
+  }
+  throw InternalError(first);
+}
+
 int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::RankInfo& info) {
   configure_log(info);
   at::set_num_threads(static_cast<int>(threads_per_rank(recipe, info.local_world_size)));
   const std::string output_dir = recipe.run.output_dir;
   if (info.rank == 0) {
-    train::check_output_dir(output_dir, options.overwrites);
+    train::check_output_dir(recipe, options.overwrites);
   }
   auto mesh = std::make_unique<train::Mesh>(info, recipe.launch, recipe.sharding.strategy);
   train::Run run = train::assemble(std::move(recipe), std::move(mesh));
@@ -62,11 +75,15 @@ int run_train(const TrainOptions& options, const std::vector<std::string>& argum
     if (info->launcher_pid) {
       dist::join_launcher(*info->launcher_pid);
     }
-    return run_rank(options, recipe::resolve(std::move(recipe), info->world_size), *info);
+    try {
+      return run_rank(options, recipe::resolve(std::move(recipe), info->world_size), *info);
+    } catch (const c10::Error& error) {
+      translate(error);
+    }
   }
   const int64_t nproc = recipe.launch.nproc.value_or(1);
   recipe = recipe::resolve(std::move(recipe), nproc);
-  train::check_output_dir(recipe.run.output_dir, options.overwrites);
+  train::check_output_dir(recipe, options.overwrites);
   return dist::launch({arguments, nproc, threads_per_rank(recipe, nproc)});
 }
 

@@ -10,7 +10,7 @@ scripts/setup.sh
 python3 scripts/prepare_wordnet.py --out data/wordnet
 cmake --preset release
 cmake --build --preset release --target stft
-build/release/stft train configs/quickstart.yaml --nproc 2 --overwrite "$@"
+build/release/stft train configs/quickstart.yaml --overwrite "$@"
 
 cat >&2 <<MESSAGE
 

@@ -25,7 +25,7 @@ struct TokenizedTexts {
 
 // This rank's share of a global micro-batch. Texts come column by column: the anchors of the rank's rows, their
 // positives, then the first negatives of the rows that have one, and so on. A rank without rows gets one text (the
-// empty one, for a forward pass that counts nothing) and local_rows 0.
+// empty one, for a forward pass that counts nothing) and local.count 0.
 struct LocalMicroBatch {
   TokenizedTexts texts;
   RankRows local;  // this rank's rows
@@ -48,8 +48,11 @@ struct LoaderOptions {
   bool shuffles = true;
   int64_t rank = 0;
   int64_t ranks = 1;
-  int64_t max_length = 0;                                       // tokens, special ones included
-  std::string anchor_prompt, positive_prompt, negative_prompt;  // put before the text
+  int64_t max_length = 0;  // tokens, special ones included
+  // Put before the text.
+  std::string anchor_prompt, positive_prompt;
+  std::string negative_prompt;                         // of every negative, unless
+  std::vector<std::string> numbered_negative_prompts;  // not empty: of the first, the second, ...
 };
 
 // Steps in order, from 0. Borrows the data set and the tokenizer.
@@ -62,6 +65,7 @@ class BatchLoader {
 
  private:
   LocalStep make(int64_t index);
+  const std::string& negative_prompt(int64_t i) const;
   LocalMicroBatch make_micro_batch(const MicroBatchRange& range) const;
   void add_text(TokenizedTexts& texts, std::string_view prompt, std::string_view text) const;
   void start_next();

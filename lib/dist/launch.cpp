@@ -18,6 +18,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -302,27 +304,12 @@ class Supervisor {
   bool is_stopping_ = false;  // deaths from now on are our doing
 };
 
-}  // namespace
-
-std::optional<RankInfo> rank_from_environment() {
-  const auto rank = number_from_environment("RANK");
-  const auto world_size = number_from_environment("WORLD_SIZE");
-  if (!rank && !world_size) {
-    return std::nullopt;
-  }
-  if (!rank || !world_size || *rank >= *world_size) {
-    throw UserError("environment: RANK and WORLD_SIZE must both be set, with RANK below WORLD_SIZE");
-  }
-  RankInfo info;
-  info.rank = *rank;
-  info.world_size = *world_size;
-  info.local_rank = number_from_environment("LOCAL_RANK").value_or(*rank);
-  info.local_world_size = number_from_environment("LOCAL_WORLD_SIZE").value_or(*world_size);
-  if (*world_size > 1) {
+void read_rendezvous(RankInfo& info) {
+  if (info.world_size > 1) {
     const char* host = std::getenv("MASTER_ADDR");
     const auto port = number_from_environment("MASTER_PORT");
     if (host == nullptr || !port || *port == 0 || *port > 65535) {
-      throw UserError("environment: WORLD_SIZE above 1 needs MASTER_ADDR and MASTER_PORT (1 to 65535)");
+      throw UserError("environment: more than one rank needs MASTER_ADDR and MASTER_PORT (1 to 65535)");
     }
     info.master_host = host;
     info.master_port = static_cast<uint16_t>(*port);
@@ -330,9 +317,50 @@ std::optional<RankInfo> rank_from_environment() {
   if (const auto fd = number_from_environment(kListenFdKey)) {
     info.listen_fd = static_cast<int>(*fd);
   }
+  const char* agent_store = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  info.hosts_store = info.rank == 0 && !(agent_store != nullptr && std::string_view(agent_store) == "True");
   info.launcher_pid = number_from_environment(kLaunchedKey);
   info.parent_is_terminal = std::getenv(kTerminalKey) != nullptr;
-  return info;
+}
+
+}  // namespace
+
+std::optional<RankInfo> rank_from_environment() {
+  struct Scheme {
+    const char* rank;
+    const char* world_size;
+    const char* local_rank;
+    const char* local_world_size;
+  };
+  // torchrun and our launcher, Open MPI, srun (the step's variables: a batch script has the others too).
+  constexpr std::array<Scheme, 3> kSchemes = {{
+      {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
+  }};
+  for (const Scheme& scheme : kSchemes) {
+    const auto world_size = number_from_environment(scheme.world_size);
+    const auto rank = number_from_environment(scheme.rank);
+    if (!world_size && (!rank || scheme.rank == std::string_view("SLURM_PROCID"))) {
+      continue;
+    }
+    if (!rank || !world_size || *rank >= *world_size) {
+      throw UserError(fmt::format("environment: {} and {} must both be set, with the first below the second",
+                                  scheme.rank, scheme.world_size));
+    }
+    RankInfo info;
+    info.rank = *rank;
+    info.world_size = *world_size;
+    info.local_rank = number_from_environment(scheme.local_rank).value_or(*rank);
+    info.local_world_size = number_from_environment(scheme.local_world_size).value_or(*world_size);
+    if (info.local_world_size != info.world_size) {
+      throw UserError(fmt::format("environment: {} {} but {} {}: ranks on several machines are not available yet",
+                                  scheme.world_size, info.world_size, scheme.local_world_size, info.local_world_size));
+    }
+    read_rendezvous(info);
+    return info;
+  }
+  return std::nullopt;
 }
 
 int launch(const LaunchPlan& plan) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -28,10 +27,6 @@ PendingCollective::PendingCollective() = default;
 PendingCollective::PendingCollective(PendingCollective&&) noexcept = default;
 PendingCollective& PendingCollective::operator=(PendingCollective&&) noexcept = default;
 PendingCollective::~PendingCollective() = default;
-
-bool PendingCollective::is_pending() const {
-  return impl_ != nullptr;
-}
 
 namespace {
 
@@ -145,42 +140,15 @@ PendingCollective ProcessGroup::reduce_scatter_sum(at::Tensor output, at::Tensor
   return pending;
 }
 
-PendingCollective ProcessGroup::all_reduce(at::Tensor tensor, bool takes_maximum) {
+PendingCollective ProcessGroup::all_reduce_sum(at::Tensor tensor) {
   counts_.all_reduces += 1;
   counts_.bytes += static_cast<int64_t>(tensor.nbytes());
   PendingCollective pending;
   if (impl_ != nullptr) {
     std::vector<at::Tensor> tensors{tensor};
-    c10d::AllreduceOptions options;
-    options.reduceOp = takes_maximum ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
-    pending.impl_ = issue("all_reduce", rank_, {tensor}, [&] { return impl_->backend->allreduce(tensors, options); });
+    pending.impl_ = issue("all_reduce", rank_, {tensor}, [&] { return impl_->backend->allreduce(tensors); });
   }
   return pending;
-}
-
-PendingCollective ProcessGroup::all_reduce_sum(at::Tensor tensor) {
-  return all_reduce(std::move(tensor), false);
-}
-
-PendingCollective ProcessGroup::all_reduce_max(at::Tensor tensor) {
-  return all_reduce(std::move(tensor), true);
-}
-
-std::vector<std::string> ProcessGroup::all_gather_strings(const std::string& bytes) {
-  const auto length = at::zeros({1}, at::kLong).fill_(static_cast<int64_t>(bytes.size()));
-  auto lengths = at::empty({size_}, at::kLong);
-  all_gather(lengths, length).wait();
-  const int64_t longest = std::max<int64_t>(1, lengths.max().item<int64_t>());
-  auto padded = at::zeros({longest}, at::kByte);
-  std::memcpy(padded.data_ptr(), bytes.data(), bytes.size());
-  auto all = at::empty({size_ * longest}, at::kByte);
-  all_gather(all, padded).wait();
-  std::vector<std::string> result;
-  for (int64_t r = 0; r < size_; ++r) {
-    const auto* begin = static_cast<const char*>(all.data_ptr()) + r * longest;
-    result.emplace_back(begin, static_cast<size_t>(lengths.data_ptr<int64_t>()[r]));
-  }
-  return result;
 }
 
 void ProcessGroup::barrier() {

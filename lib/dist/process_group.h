@@ -31,7 +31,6 @@ class PendingCollective {
   // Blocks until the collective is done. Throws SystemError naming the operation and the rank when a peer died or the
   // timeout passed. Waiting on an empty or finished collective returns at once.
   void wait();
-  bool is_pending() const;
 
   struct Impl;  // defined for lib/dist only
 
@@ -73,17 +72,12 @@ class ProcessGroup {
   PendingCollective reduce_scatter_sum(at::Tensor output, at::Tensor input);
   // Collective: in place, the sum over ranks.
   PendingCollective all_reduce_sum(at::Tensor tensor);
-  // Collective: in place, the maximum over ranks.
-  PendingCollective all_reduce_max(at::Tensor tensor);
-  // Collective: `bytes` of every rank, in rank order; lengths may differ.
-  std::vector<std::string> all_gather_strings(const std::string& bytes);
   // Collective: returns when all ranks have come.
   void barrier();
 
  private:
   struct Impl;
   ProcessGroup(std::unique_ptr<Impl> impl, int64_t rank, int64_t size);
-  PendingCollective all_reduce(at::Tensor tensor, bool takes_maximum);
 
   std::unique_ptr<Impl> impl_;  // null for a group of one
   int64_t rank_ = 0;

@@ -127,6 +127,12 @@ RetrievalEvaluator::RetrievalEvaluator(const EvaluatorConfig& config, int64_t de
   if (similarities_.empty()) {
     similarities_.push_back(default_similarity);
   }
+  for (const model::Similarity similarity : similarities_) {
+    if (similarity != model::Similarity::kCosine && similarity != model::Similarity::kDot) {
+      throw UserError("evaluator '" + config_.name + "': similarity " + model::similarity_name(similarity) +
+                      " is not available yet (cosine and dot are; model.similarity_fn_name chooses one)");
+    }
+  }
 }
 
 at::Tensor RetrievalEvaluator::embed_queries(const Embedder& embedder, dist::ProcessGroup& world) const {

@@ -34,8 +34,8 @@ struct EvaluationResult {
 // bytes order.
 class RetrievalEvaluator {
  public:
-  // `default_batch_size` and `default_similarity` hold where the configuration is silent. Errors of
-  // load_retrieval_data.
+  // `default_batch_size` and `default_similarity` hold where the configuration is silent. UserError for a similarity
+  // that is not available; errors of load_retrieval_data.
   RetrievalEvaluator(const EvaluatorConfig& config, int64_t default_batch_size, model::Similarity default_similarity);
 
   // Collective over `world`. The model's parameters are filled on every rank.

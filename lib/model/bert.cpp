@@ -15,6 +15,8 @@ namespace {
 
 using io::Json;
 
+constexpr int64_t kMaxLayers = 4094;  // what the dropout's counter has room for
+
 struct BertConfig {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
@@ -60,6 +62,14 @@ BertConfig read_config(const Json& config, const std::string& origin, std::optio
                                 result.hidden_size, result.heads));
   }
   result.layer_norm_eps = io::optional_double(config, "layer_norm_eps", origin).value_or(1e-12);
+  if (!(result.layer_norm_eps > 0 && result.layer_norm_eps < 1)) {
+    throw UserError(
+        fmt::format("{}: layer_norm_eps: expected a number between 0 and 1, found {}", origin, result.layer_norm_eps));
+  }
+  if (result.layers > kMaxLayers) {
+    throw UserError(
+        fmt::format("{}: num_hidden_layers: expected at most {}, found {}", origin, kMaxLayers, result.layers));
+  }
   result.hidden_dropout = dropout.value_or(probability(config, "hidden_dropout_prob", origin));
   result.attention_dropout = dropout.value_or(probability(config, "attention_probs_dropout_prob", origin));
   const auto activation = io::optional_string(config, "hidden_act", origin).value_or("gelu");

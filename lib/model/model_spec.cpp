@@ -80,6 +80,15 @@ std::vector<PoolingMode> read_pooling_modes(const Json& config, const std::strin
   return modes;
 }
 
+Similarity similarity_from_name(const std::string& name, const std::string& origin) {
+  for (const auto& [similarity, known] : kSimilarityNames) {
+    if (name == known) {
+      return similarity;
+    }
+  }
+  throw UserError(fmt::format("{}: unknown similarity_fn_name \"{}\"", origin, name));
+}
+
 // `modes` as far as they are available; the first that is not is named.
 void refuse_unavailable_pooling(const std::vector<PoolingMode>& modes, const std::string& origin) {
   for (const PoolingMode mode : modes) {
@@ -180,11 +189,7 @@ void read_sentence_config(ModelSpec& spec) {
   }
   spec.default_prompt_name = io::optional_string(config, "default_prompt_name", file);
   if (const auto name = io::optional_string(config, "similarity_fn_name", file)) {
-    for (const auto& [similarity, known] : kSimilarityNames) {
-      if (*name == known) {
-        spec.similarity = similarity;
-      }
-    }
+    spec.similarity = similarity_from_name(*name, file);
   }
 }
 

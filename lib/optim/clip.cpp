@@ -47,21 +47,6 @@ double squared_norm(const std::vector<at::Tensor>& gradients) {
   return total;
 }
 
-double infinity_norm(const std::vector<at::Tensor>& gradients) {
-  double largest = 0;
-  for (const at::Tensor& gradient : gradients) {
-    const auto* values = gradient.const_data_ptr<float>();
-    for (int64_t i = 0; i < gradient.numel(); ++i) {
-      const double size = std::fabs(values[i]);
-      if (std::isnan(size)) {
-        return size;
-      }
-      largest = std::max(largest, size);
-    }
-  }
-  return largest;
-}
-
 double clip_coefficient(double norm, double max_norm) {
   return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
 }

@@ -165,6 +165,7 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
   std::vector<Refusal> refusals = {
       {"adapter", r.adapter.has_value(), "an adapter (LoRA, QLoRA)"},
       {"quantization", r.quantization.has_value(), "quantization"},
+      {"run.debug_collectives", r.run.debug_collectives, "debug_collectives"},
       {"data.train", r.data.train.size() > 1, "more than one data set"},
       {"data.eval", !r.data.eval.empty(), "evaluation loss (data.eval)"},
       {"checkpoint.save_strategy", c.save_strategy != checkpoint::SaveStrategy::kNo,

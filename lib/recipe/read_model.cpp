@@ -14,7 +14,7 @@ std::optional<model::DenseConfig> read_dense(Reader& block) {
   }
   model::DenseConfig dense;
   reader.require("out_features");
-  dense.out_features = reader.integer("out_features", kCount).value_or(dense.out_features);
+  dense.out_features = reader.integer("out_features", {1, 65536}).value_or(dense.out_features);
   dense.activation_function = reader.choice("activation_function", kActivations).value_or(dense.activation_function);
   dense.bias = reader.boolean("bias").value_or(dense.bias);
   reader.finish();

@@ -13,6 +13,7 @@ constexpr IntegerRange kSteps{1, int64_t{1} << 53};
 
 // Steps as HF counts them: a whole number, or below 1 a ratio of all steps.
 std::optional<double> read_steps(Reader& reader, std::string_view key, NumberRange range) {
+  range.high = static_cast<double>(kSteps.high);
   const std::optional<double> steps = reader.number(key, range);
   if (steps.has_value() && *steps >= 1.0 && *steps != std::floor(*steps)) {
     reader.diagnostics().add(reader.key_path(key), "must be a whole number of steps, or a ratio below 1, found " +
@@ -49,7 +50,7 @@ optim::OptimConfig read_optim(Reader& reader) {
 
 TrainConfig read_amounts(Reader& reader) {
   TrainConfig train;
-  train.num_train_epochs = reader.number("num_train_epochs", kAboveZero).value_or(train.num_train_epochs);
+  train.num_train_epochs = reader.number("num_train_epochs", {0.0, 1e9, true, false}).value_or(train.num_train_epochs);
   train.max_steps = read_max_steps(reader);
   train.per_device_train_batch_size =
       reader.integer("per_device_train_batch_size", kCount).value_or(train.per_device_train_batch_size);
@@ -123,7 +124,7 @@ dist::LaunchConfig read_launch(Reader& root) {
   dist::LaunchConfig launch;
   launch.nproc = read_auto_count(reader, "nproc", kProcesses);
   launch.backend = reader.choice("backend", kBackends).value_or(launch.backend);
-  launch.timeout_s = reader.number("timeout_s", {0.0, 1e7, true, false}).value_or(launch.timeout_s);
+  launch.timeout_s = reader.number("timeout_s", {1.0, 1e7}).value_or(launch.timeout_s);
   launch.threads_per_rank = read_auto_count(reader, "threads_per_rank", kProcesses);
   reader.finish();
   return launch;

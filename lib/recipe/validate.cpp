@@ -95,6 +95,10 @@ void check_evaluators(const Recipe& recipe, Diagnostics& diagnostics) {
   std::set<std::string> names;
   for (const eval::EvaluatorConfig& evaluator : recipe.evaluators) {
     const std::string& key = evaluator.key_path;
+    if (evaluator.name.find('/') != std::string::npos) {
+      diagnostics.add(key + ".name",
+                      "may not contain \"/\", since files are named after it, found \"" + evaluator.name + "\"");
+    }
     if (!names.insert(evaluator.name).second) {
       diagnostics.add(key + ".name", evaluator.name.empty()
                                          ? "a second evaluator without a name; their metrics would have equal names"

@@ -183,15 +183,6 @@ ShardEngine::KeepUnsharded::~KeepUnsharded() {
   }
 }
 
-void ShardEngine::reset() {
-  is_callback_queued_ = false;
-  pending_backwards_.assign(groups_.size(), 0);
-  for (auto& group : groups_) {
-    group->clear_gradients();
-    group->reshard();
-  }
-}
-
 uint64_t ShardEngine::parameters_checksum() {
   uint64_t sum = 0;
   for (const LocalParameter& local : local_parameters()) {

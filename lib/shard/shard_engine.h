@@ -66,9 +66,6 @@ class ShardEngine final : public model::BlockObserver {
     ShardEngine& engine_;
   };
 
-  // After an exception in forward or backward: waits for what is under way, drops gradients, reshards.
-  void reset();
-
   // Collective: a checksum of all parameters that does not depend on the number of ranks.
   uint64_t parameters_checksum();
 

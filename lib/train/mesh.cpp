@@ -7,7 +7,7 @@
 namespace stft::train {
 namespace {
 
-// Ranks of one machine talk over loopback; ranks of several over the address that leads to the first.
+// The ranks are on one machine and talk over loopback.
 std::unique_ptr<dist::ProcessGroup> join_world(const dist::RankInfo& info, const dist::LaunchConfig& launch) {
   if (info.world_size == 1) {
     return dist::ProcessGroup::single();
@@ -15,7 +15,7 @@ std::unique_ptr<dist::ProcessGroup> join_world(const dist::RankInfo& info, const
   dist::Rendezvous::TcpOptions store;
   store.host = info.master_host;
   store.port = info.master_port;
-  store.is_server = info.rank == 0;
+  store.is_server = info.hosts_store;
   store.world_size = info.world_size;
   store.timeout_s = launch.timeout_s;
   store.listen_fd = info.listen_fd;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "io/file.h"
 #include "train/console.h"
 
 namespace stft::train {
@@ -80,6 +81,10 @@ data::LoaderOptions loader_options(const Run& run) {
   options.anchor_prompt = resolve_prompt(config, run.model->spec(), "anchor");
   options.positive_prompt = resolve_prompt(config, run.model->spec(), "positive");
   options.negative_prompt = resolve_prompt(config, run.model->spec(), "negative");
+  for (size_t i = 1; i <= config.columns.numbered_negatives.size(); ++i) {
+    options.numbered_negative_prompts.push_back(
+        resolve_prompt(config, run.model->spec(), fmt::format("negative_{}", i)));
+  }
   return options;
 }
 
@@ -97,6 +102,9 @@ void check_model_fits(const Run& run) {
     throw UserError(fmt::format("{}: tokenizer.json has ids up to {}, config.json's vocab_size is {}", directory,
                                 run.tokenizer->vocab_size() - 1, run.model->encoder().vocab_size()));
   }
+  if (run.tokenizer->special_tokens_per_text() == 0) {
+    throw UserError(directory + "/tokenizer.json: adds no special tokens, so an empty text has no token to embed");
+  }
   const auto longest = run.recipe.model.max_seq_length;
   if (longest && *longest > run.model->encoder().max_positions()) {
     throw UserError(fmt::format("model.max_seq_length: {} is more than the model's {} positions", *longest,
@@ -108,10 +116,7 @@ void check_model_fits(const Run& run) {
   }
 }
 
-void warn_about_data(const Run& run) {
-  if (run.mesh->world().rank() != 0) {
-    return;
-  }
+void tell_about_data(const Run& run) {
   if (!run.dataset->ignored_columns().empty()) {
     log::info(fmt::format("data '{}': columns that are not mapped are ignored: {}", run.dataset->name(),
                           fmt::join(run.dataset->ignored_columns(), ", ")));
@@ -122,19 +127,74 @@ void warn_about_data(const Run& run) {
       log::warn(fmt::format("evaluator '{}': {} judgements name unknown queries, {} unknown documents",
                             evaluator->name(), data.unknown_query_rows, data.unknown_document_rows));
     }
+    if (data.dropped_queries > 0) {
+      log::info(fmt::format("evaluator '{}': {} queries without a relevant document are left out", evaluator->name(),
+                            data.dropped_queries));
+    }
   }
+}
+
+// Everything that comes from the recipe's files, short of the weights' values.
+Run read_inputs(recipe::Recipe recipe, int64_t ranks) {
+  Run run;
+  run.recipe = std::move(recipe);
+  const recipe::Recipe& r = run.recipe;
+  run.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(r.model.name_or_path));
+  run.dataset = std::make_unique<data::Dataset>(data::Dataset::load(r.data.train.front()));
+  run.plan = plan_steps(r.train, run.dataset->size(), ranks);
+  run.model = std::make_unique<model::SentenceModel>(resolved_spec(r, *run.tokenizer));
+  check_model_fits(run);
+  for (const eval::EvaluatorConfig& config : r.evaluators) {
+    run.evaluators.push_back(std::make_unique<eval::RetrievalEvaluator>(config, r.train.per_device_eval_batch_size,
+                                                                        run.model->spec().similarity));
+  }
+  run.weights = std::make_unique<checkpoint::PretrainedWeights>(checkpoint::PretrainedWeights::open(*run.model));
+  return run;
+}
+
+// Whether `inner` is `outer` or lies below it.
+bool lies_in(const fs::path& inner, const fs::path& outer) {
+  const auto relative = fs::weakly_canonical(inner).lexically_relative(fs::weakly_canonical(outer));
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
+  std::vector<std::string> paths = {recipe.model.name_or_path};
+  for (const data::DatasetConfig& config : recipe.data.train) {
+    const auto files = io::expand_paths(config.paths);
+    paths.insert(paths.end(), files.begin(), files.end());
+  }
+  for (const eval::EvaluatorConfig& config : recipe.evaluators) {
+    paths.insert(paths.end(), {config.queries.path, config.corpus.path, config.qrels_path});
+  }
+  return paths;
 }
 
 }  // namespace
 
-void check_output_dir(const std::string& output_dir, bool overwrites) {
+void check_output_dir(const recipe::Recipe& recipe, bool overwrites) {
+  const std::string& output_dir = recipe.run.output_dir;
   std::error_code error;
-  if (fs::exists(output_dir, error) && !fs::is_directory(output_dir, error)) {
-    throw UserError(fmt::format("run.output_dir: '{}' is not a directory", output_dir));
+  for (fs::path part = fs::absolute(output_dir); part.has_relative_path(); part = part.parent_path()) {
+    if (fs::exists(part, error)) {
+      if (!fs::is_directory(part, error)) {
+        throw UserError(fmt::format("run.output_dir: '{}' is not a directory", part.string()));
+      }
+      break;
+    }
   }
-  if (!overwrites && !run_entries(output_dir).empty()) {
+  const auto entries = run_entries(output_dir);
+  if (!overwrites && !entries.empty()) {
     throw UserError(
         fmt::format("run.output_dir: '{}' holds a run already; use another directory or --overwrite", output_dir));
+  }
+  for (const fs::path& entry : entries) {
+    for (const std::string& input : input_paths(recipe)) {
+      if (lies_in(input, entry)) {
+        throw UserError(fmt::format(
+            "run.output_dir: --overwrite would delete '{}', which this run reads; use another directory", input));
+      }
+    }
   }
 }
 
@@ -148,24 +208,17 @@ void clear_output_dir(const std::string& output_dir) {
   }
 }
 
+void check_inputs(const recipe::Recipe& recipe, int64_t ranks) {
+  tell_about_data(read_inputs(recipe, ranks));
+}
+
 Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh) {
-  Run run;
-  run.recipe = std::move(recipe);
+  Run run = read_inputs(std::move(recipe), mesh->world().size());
   run.mesh = std::move(mesh);
   const recipe::Recipe& r = run.recipe;
-  const int64_t ranks = run.mesh->world().size();
-
-  run.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(r.model.name_or_path));
-  run.dataset = std::make_unique<data::Dataset>(data::Dataset::load(r.data.train.front()));
-  run.plan = plan_steps(r.train, run.dataset->size(), ranks);
-  run.model = std::make_unique<model::SentenceModel>(resolved_spec(r, *run.tokenizer));
-  check_model_fits(run);
-  for (const eval::EvaluatorConfig& config : r.evaluators) {
-    run.evaluators.push_back(std::make_unique<eval::RetrievalEvaluator>(config, r.train.per_device_eval_batch_size,
-                                                                        run.model->spec().similarity));
+  if (run.mesh->world().rank() == 0) {
+    tell_about_data(run);
   }
-  warn_about_data(run);
-  run.weights = std::make_unique<checkpoint::PretrainedWeights>(checkpoint::PretrainedWeights::open(*run.model));
   run.engine = std::make_unique<shard::ShardEngine>(
       *run.model, shard::EngineMesh{run.mesh->shard(), run.mesh->replicate()}, r.sharding);
   run.engine->fill(run.weights->source());

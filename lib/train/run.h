@@ -40,9 +40,12 @@ struct Run {
 // rank reading its own rows. UserError for what the recipe's files turn out to be (among them: no step to train).
 Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh);
 
-// Before anything is read or written: UserError when `output_dir` is no directory, or holds a run and `overwrites` is
-// false.
-void check_output_dir(const std::string& output_dir, bool overwrites);
+// Validates everything that the recipe's files hold, as assemble() would, without ranks and without reading weights.
+void check_inputs(const recipe::Recipe& recipe, int64_t ranks);
+
+// Before anything is written: UserError when output_dir cannot be a directory, holds a run and `overwrites` is false,
+// or holds a run whose removal would take an input of this recipe with it.
+void check_output_dir(const recipe::Recipe& recipe, bool overwrites);
 
 // Removes the files of a run from `output_dir`; other files stay. Called when the new run is known to start.
 void clear_output_dir(const std::string& output_dir);

@@ -84,11 +84,6 @@ std::string to_json_line(const LogFields& fields) {
 }
 
 RunLog::RunLog(std::string output_dir) : output_dir_(std::move(output_dir)) {
-  std::error_code error;
-  fs::create_directories(output_dir_, error);
-  if (error) {
-    throw SystemError("creating directory '" + output_dir_ + "': " + error.message());
-  }
   const std::string path = (fs::path(output_dir_) / "log.jsonl").string();
   file_.open(path, std::ios::out | std::ios::trunc);
   if (!file_) {
@@ -105,10 +100,18 @@ void RunLog::write(const std::string& event, const LogFields& fields) {
   }
 }
 
-void RunLog::write_csv(const eval::EvaluationResult& result, double epoch, int64_t step) const {
-  const fs::path folder = fs::path(output_dir_) / "eval";
+void make_output_dir(const std::string& output_dir) {
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directories(output_dir, error);
+  if (error) {
+    throw SystemError("creating directory '" + output_dir + "': " + error.message());
+  }
+}
+
+void write_evaluation_csv(const std::string& output_dir, const eval::EvaluationResult& result, double epoch,
+                          int64_t step) {
+  const fs::path folder = fs::path(output_dir) / "eval";
+  make_output_dir(folder.string());
   const std::string suffix = result.name.empty() ? "" : "_" + result.name;
   const fs::path path = folder / ("Information-Retrieval_evaluation" + suffix + "_results.csv");
   const bool is_new = !fs::exists(path);

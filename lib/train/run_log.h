@@ -19,19 +19,24 @@ using LogFields = std::vector<std::pair<std::string, LogValue>>;
 
 class RunLog {
  public:
-  // Opens `output_dir`/log.jsonl, which must not exist yet. SystemError when it cannot be written.
+  // Starts `output_dir`/log.jsonl anew. SystemError when it cannot be written.
   explicit RunLog(std::string output_dir);
 
-  // One line {"event": event, ...}, on disk when the call returns.
+  // One line {"event": event, ...}, handed to the system when the call returns.
   void write(const std::string& event, const LogFields& fields);
-
-  // Appends to eval/Information-Retrieval_evaluation[_name]_results.csv as sentence-transformers does.
-  void write_csv(const eval::EvaluationResult& result, double epoch, int64_t step) const;
 
  private:
   std::string output_dir_;
   std::ofstream file_;
 };
+
+// SystemError when the directory cannot be made.
+void make_output_dir(const std::string& output_dir);
+
+// Appends to eval/Information-Retrieval_evaluation[_name]_results.csv below `output_dir`, as sentence-transformers
+// does.
+void write_evaluation_csv(const std::string& output_dir, const eval::EvaluationResult& result, double epoch,
+                          int64_t step);
 
 // One JSON object on one line, keys in the given order.
 std::string to_json_line(const LogFields& fields);

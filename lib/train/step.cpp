@@ -16,15 +16,17 @@ namespace {
 struct Totals {
   double loss = 0;
   double squared_norm = 0;
+  double tokens = 0;
 };
 
 // Collective. A replica's gradients count once.
 Totals reduce_totals(Totals local, Mesh& mesh) {
-  auto values = at::empty({2}, at::kDouble);
+  auto values = at::empty({3}, at::kDouble);
   values.data_ptr<double>()[0] = local.loss;
   values.data_ptr<double>()[1] = mesh.replicate().rank() == 0 ? local.squared_norm : 0.0;
+  values.data_ptr<double>()[2] = local.tokens;
   mesh.world().all_reduce_sum(values).wait();
-  return {values.data_ptr<double>()[0], values.data_ptr<double>()[1]};
+  return {values.data_ptr<double>()[0], values.data_ptr<double>()[1], values.data_ptr<double>()[2]};
 }
 
 std::vector<model::TextKey> text_keys(const data::TokenizedTexts& texts) {
@@ -88,14 +90,15 @@ StepResult StepRunner::run(const data::LocalStep& step, double learning_rate) {
     gradients.push_back(update.gradient);
   }
   local.squared_norm = optim::squared_norm(gradients);
+  for (const auto& batch : step.micro_batches) {
+    local.tokens += batch.local.count > 0 ? static_cast<double>(batch.texts.offsets.back()) : 0.0;
+  }
   const Totals total = reduce_totals(local, mesh_);
 
   StepResult result;
   result.loss = total.loss;
   result.grad_norm = std::sqrt(total.squared_norm);
-  for (const auto& batch : step.micro_batches) {
-    result.tokens += batch.local.count > 0 ? batch.texts.offsets.back() : 0;
-  }
+  result.tokens = static_cast<int64_t>(total.tokens);
   result.is_finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   if (result.is_finite) {
     optimizer_.step(updates, learning_rate, optim::clip_coefficient(result.grad_norm, options_.max_grad_norm));

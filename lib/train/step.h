@@ -25,7 +25,7 @@ struct StepOptions {
 struct StepResult {
   double loss = 0;        // of the step's rows
   double grad_norm = 0;   // global, before clipping
-  int64_t tokens = 0;     // of this rank
+  int64_t tokens = 0;     // of all ranks, special ones included
   bool is_finite = true;  // false: nothing was updated
 };
 

@@ -67,7 +67,10 @@ Trainer::Trainer(Run& run)
   logging_steps_ = interval(train.logging_steps, run.plan->total_steps());
   eval_steps_ = interval(train.eval_steps.value_or(train.logging_steps), run.plan->total_steps());
   if (is_writer()) {
-    log_ = std::make_unique<RunLog>(run.recipe.run.output_dir);
+    make_output_dir(run.recipe.run.output_dir);
+    if (run.recipe.run.report_jsonl) {
+      log_ = std::make_unique<RunLog>(run.recipe.run.output_dir);
+    }
     io::write_file((std::filesystem::path(run.recipe.run.output_dir) / "recipe.resolved.yaml").string(),
                    recipe::dump(run.recipe));
   }
@@ -83,11 +86,13 @@ void Trainer::announce() {
   if (!is_writer()) {
     return;
   }
-  log_->write("start", {{"world_size", ranks},
-                        {"parameters_checksum", checksum},
-                        {"trainable_parameters", trainable},
-                        {"candidates_per_anchor", candidates},
-                        {"total_steps", run_.plan->total_steps()}});
+  if (log_) {
+    log_->write("start", {{"world_size", ranks},
+                          {"parameters_checksum", checksum},
+                          {"trainable_parameters", trainable},
+                          {"candidates_per_anchor", candidates},
+                          {"total_steps", run_.plan->total_steps()}});
+  }
   log::info(fmt::format("model {}: {} trainable parameters, at most {} tokens a text", run_.recipe.model.name_or_path,
                         format_count(trainable), run_.model->max_seq_length()));
   log::info(fmt::format("data {}: {} rows; {} ranks, {}; {} steps of {} rows, {} candidates per anchor",
@@ -103,7 +108,7 @@ void Trainer::announce() {
 
 void Trainer::train() {
   announce();
-  if (run_.recipe.train.eval_on_start && run_.recipe.train.eval_strategy != recipe::EvalStrategy::kNo) {
+  if (run_.recipe.train.eval_on_start) {
     first_evaluation_ = evaluate();
   }
   while (auto step = run_.loader->next()) {
@@ -113,7 +118,7 @@ void Trainer::train() {
     if (step_ % logging_steps_ == 0 || is_last) {
       log_step();
     }
-    if (is_last || evaluates_after(step_, ends_epoch)) {
+    if (evaluates_after(step_, ends_epoch, is_last)) {
       last_evaluation_ = evaluate();
     }
   }
@@ -148,14 +153,13 @@ void Trainer::take_step(const data::LocalStep& step) {
 
 void Trainer::log_step() {
   if (log_) {
-    const auto ranks = static_cast<double>(run_.mesh->world().size());
     log_->write("step", {{"step", step_},
                          {"epoch", epoch_},
                          {"loss", loss_sum_ / static_cast<double>(steps_since_log_)},
                          {"grad_norm", last_step_.grad_norm},
                          {"learning_rate", last_learning_rate_},
                          {"samples_per_s", static_cast<double>(rows_since_log_) / seconds_since_log_},
-                         {"tokens_per_s", ranks * static_cast<double>(tokens_since_log_) / seconds_since_log_},
+                         {"tokens_per_s", static_cast<double>(tokens_since_log_) / seconds_since_log_},
                          {"memory", Metrics{{"peak_resident_bytes", peak_resident_bytes()}}}});
   }
   loss_sum_ = 0;
@@ -165,26 +169,22 @@ void Trainer::log_step() {
   seconds_since_log_ = 0;
 }
 
-bool Trainer::evaluates_after(int64_t step, bool ends_epoch) const {
+bool Trainer::evaluates_after(int64_t step, bool ends_epoch, bool is_last) const {
   switch (run_.recipe.train.eval_strategy) {
     case recipe::EvalStrategy::kNo:
       return false;
     case recipe::EvalStrategy::kSteps:
-      return step % eval_steps_ == 0;
+      return is_last || step % eval_steps_ == 0;
     case recipe::EvalStrategy::kEpoch:
-      return ends_epoch;
+      return is_last || ends_epoch;
   }
   throw_internal("known strategy", "");
 }
 
 std::vector<eval::EvaluationResult> Trainer::evaluate() {
-  if (run_.evaluators.empty() || run_.recipe.train.eval_strategy == recipe::EvalStrategy::kNo) {
+  if (run_.evaluators.empty()) {
     return {};
   }
-  if (evaluated_at_ == step_) {
-    return last_evaluation_;
-  }
-  evaluated_at_ = step_;
   if (is_writer()) {
     log::live(fmt::format("step {}/{}  evaluating ...", step_, run_.plan->total_steps()));
   }
@@ -197,12 +197,14 @@ std::vector<eval::EvaluationResult> Trainer::evaluate() {
     results.push_back(run_.evaluators[i]->evaluate(embedder, run_.mesh->world()));
     metrics.insert(metrics.end(), results.back().values.begin(), results.back().values.end());
     seconds += results.back().seconds;
-    if (log_ && run_.recipe.evaluators[i].write_csv) {
-      log_->write_csv(results.back(), epoch_, step_);
+    if (is_writer() && run_.recipe.evaluators[i].write_csv) {
+      write_evaluation_csv(run_.recipe.run.output_dir, results.back(), epoch_, step_);
     }
   }
   if (log_) {
     log_->write("eval", {{"step", step_}, {"epoch", epoch_}, {"seconds", seconds}, {"metrics", metrics}});
+  }
+  if (is_writer()) {
     log::info(fmt::format("evaluation at step {} ({:.1f} s)\n{}", step_, seconds, evaluation_table(results)));
   }
   return results;
@@ -211,10 +213,12 @@ std::vector<eval::EvaluationResult> Trainer::evaluate() {
 void Trainer::finish() {
   const std::string final_dir = (std::filesystem::path(run_.recipe.run.output_dir) / "final").string();
   checkpoint::export_model({*run_.model, *run_.weights, *run_.engine, run_.mesh->world()}, final_dir);
-  if (!log_) {
+  if (log_) {
+    log_->write("end", {{"step", step_}, {"epoch", epoch_}, {"train_seconds", train_seconds_}});
+  }
+  if (!is_writer()) {
     return;
   }
-  log_->write("end", {{"step", step_}, {"epoch", epoch_}, {"train_seconds", train_seconds_}});
   std::vector<Comparison> comparisons;
   for (size_t i = 0; i < std::min(first_evaluation_.size(), last_evaluation_.size()); ++i) {
     const auto& before = first_evaluation_[i];

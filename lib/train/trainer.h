@@ -25,14 +25,14 @@ class Trainer {
   void announce();
   void take_step(const data::LocalStep& step);
   void log_step();
-  bool evaluates_after(int64_t step, bool ends_epoch) const;
+  bool evaluates_after(int64_t step, bool ends_epoch, bool is_last) const;
   std::vector<eval::EvaluationResult> evaluate();
   void finish();
   bool is_writer() const { return run_.mesh->world().rank() == 0; }
 
   Run& run_;
   StepRunner runner_;
-  std::unique_ptr<RunLog> log_;  // rank 0
+  std::unique_ptr<RunLog> log_;  // rank 0, when the recipe reports to jsonl
   int64_t logging_steps_ = 1;
   int64_t eval_steps_ = 1;
   int64_t step_ = 0;  // steps done
@@ -42,10 +42,9 @@ class Trainer {
   double loss_sum_ = 0;  // since the last log
   int64_t steps_since_log_ = 0;
   int64_t rows_since_log_ = 0;
-  int64_t tokens_since_log_ = 0;  // of this rank
+  int64_t tokens_since_log_ = 0;
   double seconds_since_log_ = 0;  // in steps, without evaluation
   double train_seconds_ = 0;
-  int64_t evaluated_at_ = -1;
   std::vector<eval::EvaluationResult> first_evaluation_;
   std::vector<eval::EvaluationResult> last_evaluation_;
 };

@@ -30,13 +30,6 @@ TEST_CASE("collectives at one, two and three ranks") {
       auto sum = at::full({3}, rank + 1);
       group->all_reduce_sum(sum).wait();
       is_right = is_right && sum[2].item<double>() == static_cast<double>(ranks * (ranks + 1) / 2);
-      auto largest = at::full({1}, rank);
-      group->all_reduce_max(largest).wait();
-      is_right = is_right && largest.item<double>() == static_cast<double>(ranks - 1);
-      const auto texts = group->all_gather_strings(std::string(static_cast<size_t>(group->rank()), 'x'));
-      for (int64_t r = 0; r < ranks; ++r) {
-        is_right = is_right && texts[static_cast<size_t>(r)].size() == static_cast<size_t>(r);
-      }
       group->barrier();
       checked += is_right ? 1 : 0;
     });

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,13 +74,13 @@ void close_fd(int& fd) {
 
 // Our environment without what would make the program believe it is a rank or a user with settings of their own.
 std::vector<std::string> clean_environment() {
-  constexpr std::array<std::string_view, 7> kDropped = {
-      "RANK=", "WORLD_SIZE=", "LOCAL_RANK=", "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "NO_COLOR="};
+  constexpr std::array<std::string_view, 11> kDropped = {
+      "RANK=", "WORLD_SIZE=", "LOCAL_RANK=", "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "TORCHELASTIC",
+      "OMPI_", "SLURM_",      "STFT_",       "NO_COLOR="};
   std::vector<std::string> kept;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const bool is_dropped =
-        text.starts_with("STFT_") ||
         std::any_of(kDropped.begin(), kDropped.end(), [&](std::string_view key) { return text.starts_with(key); });
     if (!is_dropped) {
       kept.emplace_back(text);
@@ -110,9 +111,11 @@ pid_t spawn(const Command& command, const Descriptors& fds) {
   ::posix_spawn_file_actions_adddup2(&actions, fds.out, STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, fds.err, STDERR_FILENO);
   ::posix_spawn_file_actions_addchdir_np(&actions, STFT_SOURCE_DIR);
-  std::vector<std::string> arguments = {"stft"};
+  const std::string program = command.program.empty() ? STFT_EXECUTABLE : command.program;
+  std::vector<std::string> arguments = {command.program.empty() ? "stft" : program};
   arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
   std::vector<std::string> environment = clean_environment();
+  environment.insert(environment.end(), command.environment.begin(), command.environment.end());
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   sigset_t defaults;
@@ -121,12 +124,12 @@ pid_t spawn(const Command& command, const Descriptors& fds) {
   ::posix_spawnattr_setsigdefault(&attributes, &defaults);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, STFT_EXECUTABLE, &actions, &attributes, pointers(arguments).data(),
+  const int error = ::posix_spawn(&pid, program.c_str(), &actions, &attributes, pointers(arguments).data(),
                                   pointers(environment).data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   if (error != 0) {
-    throw std::system_error(error, std::generic_category(), "posix_spawn " STFT_EXECUTABLE);
+    throw std::system_error(error, std::generic_category(), "posix_spawn " + program);
   }
   return pid;
 }
@@ -220,8 +223,10 @@ bool Process::collect(int timeout_ms) {
 }
 
 void Process::reap() {
-  while (::waitpid(pid(), &status_, 0) < 0 && errno == EINTR) {
+  rusage usage{};
+  while (::wait4(pid(), &status_, 0, &usage) < 0 && errno == EINTR) {
   }
+  peak_resident_bytes_ = static_cast<double>(usage.ru_maxrss) * 1024;
   is_reaped_ = true;
 }
 
@@ -243,6 +248,7 @@ Outcome Process::wait(double seconds) {
   outcome.out = out_;
   outcome.err = err_;
   outcome.seconds = now() - start_;
+  outcome.peak_resident_bytes = peak_resident_bytes_;
   if (is_reaped_ && WIFEXITED(status_)) {
     outcome.exit_code = WEXITSTATUS(status_);
   } else if (is_reaped_) {
@@ -256,7 +262,7 @@ Outcome run_stft(const Command& command, double seconds) {
 }
 
 Outcome run_stft(const std::vector<std::string>& arguments, double seconds) {
-  return run_stft(Command{arguments, {}, false}, seconds);
+  return run_stft(Command{arguments, {}, false, {}, {}}, seconds);
 }
 
 }  // namespace stft::test

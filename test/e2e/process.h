@@ -17,16 +17,20 @@ struct Outcome {
   int signal_number = 0;   // 0 when it exited by itself
   std::string out;
   std::string err;
-  double seconds = 0;  // from the start to the end
+  double seconds = 0;              // from the start to the end
+  double peak_resident_bytes = 0;  // of the program, without its children; at least this process's at the start
 };
 
 struct Command {
-  std::vector<std::string> arguments;  // after the program's name
-  std::string input;                   // its standard input
-  bool has_terminal = false;           // standard error is a terminal (its bytes come back in Outcome::err)
+  std::vector<std::string> arguments;         // after the program's name
+  std::string input;                          // its standard input
+  bool has_terminal = false;                  // standard error is a terminal (its bytes come back in Outcome::err)
+  std::vector<std::string> environment = {};  // "NAME=value", beside what is inherited
+  std::string program = {};                   // its path; empty: the executable under test
 };
 
-// The executable under test, started in the root of the repository. Destroyed while it runs, it is killed.
+// A program, as a rule the executable under test, started in the root of the repository. Destroyed while it runs, it is
+// killed.
 class Process {
  public:
   explicit Process(const Command& command);
@@ -65,6 +69,7 @@ class Process {
   int err_fd_ = -1;
   bool is_reaped_ = false;
   int status_ = 0;
+  double peak_resident_bytes_ = 0;
   double start_ = 0;
   std::string out_;
   std::string err_;

@@ -23,14 +23,13 @@ TEST_CASE("a log line is one JSON object with nine significant digits") {
 
 TEST_CASE("the CSV has the peer's columns and one row an evaluation") {
   const test::TemporaryDirectory directory;
-  RunLog log(directory.path("run"));
   eval::EvaluationResult result;
   result.name = "dev";
   for (const auto& name : eval::ir_metric_names()) {
     result.values.emplace_back("dev_cosine_" + name, 0.25);
   }
-  log.write_csv(result, 0, 0);
-  log.write_csv(result, 0.5, 10);
+  write_evaluation_csv(directory.path("run"), result, 0, 0);
+  write_evaluation_csv(directory.path("run"), result, 0.5, 10);
   const std::string text =
       io::read_text_file(directory.path("run/eval/Information-Retrieval_evaluation_dev_results.csv"));
   CHECK(
