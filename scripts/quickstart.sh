@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh
 python3 scripts/prepare_wordnet.py --out data/wordnet
-cmake --preset release
+cmake --preset release ${STFT_TORCH_ROOT:+"-DSTFT_TORCH_ROOT=$STFT_TORCH_ROOT"}
 cmake --build --preset release --target stft
 build/release/stft train configs/quickstart.yaml --overwrite "$@"
 

@@ -13,6 +13,6 @@ if [[ ${1:-} == --full ]]; then
   shift
 fi
 scripts/setup.sh
-cmake --preset release
+cmake --preset release ${STFT_TORCH_ROOT:+"-DSTFT_TORCH_ROOT=$STFT_TORCH_ROOT"}
 cmake --build --preset release
 ctest --preset release "${selection[@]}" "$@"

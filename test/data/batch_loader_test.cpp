@@ -48,7 +48,12 @@ struct Setting {
   int64_t accumulation = 2;
   double epochs = 2;
   bool shuffles = true;
-  std::string anchor_prompt, positive_prompt;
+  std::string anchor_prompt, positive_prompt, negative_prompt;
+  std::vector<std::string> numbered_negative_prompts;
+
+  std::string prompt_of_negative(int64_t i) const {
+    return numbered_negative_prompts.empty() ? negative_prompt : numbered_negative_prompts[static_cast<size_t>(i)];
+  }
 };
 
 StepPlan plan_of(const Dataset& dataset, const Setting& setting) {
@@ -69,6 +74,8 @@ std::vector<LocalStep> load(const Dataset& dataset, const Setting& setting, int6
   options.max_length = kMaxLength;
   options.anchor_prompt = setting.anchor_prompt;
   options.positive_prompt = setting.positive_prompt;
+  options.negative_prompt = setting.negative_prompt;
+  options.numbered_negative_prompts = setting.numbered_negative_prompts;
   BatchLoader loader(dataset, tiny_tokenizer(), plan_of(dataset, setting), options);
   std::vector<LocalStep> steps;
   while (auto step = loader.next()) steps.push_back(std::move(*step));
@@ -94,7 +101,7 @@ Texts expected_texts(const Dataset& dataset, const std::vector<int64_t>& order, 
     texts[{row, 0}] = encoded(setting.anchor_prompt, dataset.anchor(from));
     texts[{row, 1}] = encoded(setting.positive_prompt, dataset.positive(from));
     for (int64_t i = 0; i < dataset.negatives(from); ++i) {
-      texts[{row, 2 + i}] = encoded("", dataset.negative(from, i));
+      texts[{row, 2 + i}] = encoded(setting.prompt_of_negative(i), dataset.negative(from, i));
     }
   }
   return texts;
@@ -198,6 +205,10 @@ TEST_CASE("prompts stand before the texts of their own role, and count for the l
   Setting setting;
   setting.anchor_prompt = "small flowers: ";
   setting.positive_prompt = "person ";
+  check_run(dataset, setting, 2);
+  setting.negative_prompt = "states ";
+  check_run(dataset, setting, 2);
+  setting.numbered_negative_prompts = {"", "north ", "usually "};
   check_run(dataset, setting, 2);
   setting.anchor_prompt = "one two three four five six seven eight nine ten ";
   const auto steps = load(dataset, setting, 0, 1);

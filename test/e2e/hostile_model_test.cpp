@@ -1,14 +1,11 @@
 // A model directory that is damaged or hostile: exit 2 within seconds, with the file and the tensor.
-#include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "e2e/process.h"
-#include "e2e/run_files.h"
+#include "e2e/model_copy.h"
 
 namespace stft::test {
 namespace {
@@ -158,6 +155,9 @@ TEST_CASE("a tokenizer that cannot be read is refused", "[e2e][hostile]") {
          m.damage_json("tokenizer.json", [](Json& j) { j["model"]["vocab"]["zzz"] = 9'000'000'000'000; });
        },
        {"tokenizer.json"}},
+      {"no special tokens, so that an empty text has no token at all",
+       [](const ModelCopy& m) { m.damage_json("tokenizer.json", [](Json& j) { j["post_processor"] = nullptr; }); },
+       {"tokenizer.json", "special tokens"}},
       {"a list", [](const ModelCopy& m) { m.write("tokenizer.json", "[1, 2]"); }, {"tokenizer.json"}},
   };
   for (const Damage& damage : damages) {
@@ -184,12 +184,18 @@ TEST_CASE("a configuration that does not fit is refused", "[e2e][hostile]") {
       {"config.json",
        [](Json& j) { j["num_hidden_layers"] = 4'000'000'000'000; },
        {"config.json", "num_hidden_layers"}},
+      {"config.json", [](Json& j) { j["num_hidden_layers"] = 300'000'000; }, {"config.json", "num_hidden_layers"}},
+      {"config.json", [](Json& j) { j["layer_norm_eps"] = -1; }, {"config.json", "layer_norm_eps"}},
+      {"config.json", [](Json& j) { j["layer_norm_eps"] = 0; }, {"config.json", "layer_norm_eps"}},
       {"config.json", [](Json& j) { j["hidden_act"] = "mystery"; }, {"config.json", "hidden_act", "mystery"}},
       {"config.json", [](Json& j) { j["model_type"] = "mystery"; }, {"config.json", "model_type", "mystery"}},
       {"config.json", [](Json& j) { j = Json::array(); }, {"config.json"}},
       {"modules.json", [](Json& j) { j[1]["type"] = "my.own.Module"; }, {"modules.json", "my.own.Module"}},
       {"modules.json", [](Json& j) { j[1]["path"] = "../../elsewhere"; }, {"elsewhere"}},
       {"modules.json", [](Json& j) { j = Json::object(); }, {"modules.json"}},
+      {"config_sentence_transformers.json",
+       [](Json& j) { j["similarity_fn_name"] = "mystery"; },
+       {"config_sentence_transformers.json", "similarity_fn_name", "mystery"}},
       {"1_Pooling/config.json", [](Json& j) { j["word_embedding_dimension"] = 31; }, {"pooling", "31", "32"}},
   };
   for (const Damage& damage : damages) {

@@ -1,0 +1,136 @@
+// What a rank holds, by the peak of its resident memory. Minutes rather than seconds on a busy machine, so hidden: run
+// it as e2e_test "[slow]".
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "e2e/model_copy.h"
+#include "e2e/port.h"
+
+namespace stft::test {
+namespace {
+
+struct Size {
+  std::int64_t vocabulary = 500;
+  std::int64_t hidden = 32;
+  std::int64_t layers = 2;
+};
+
+using Tensors = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+
+Tensors tensors_of(const Size& size) {
+  const std::int64_t h = size.hidden;
+  Tensors tensors = {{"embeddings.word_embeddings.weight", {size.vocabulary, h}},
+                     {"embeddings.position_embeddings.weight", {64, h}},
+                     {"embeddings.token_type_embeddings.weight", {2, h}},
+                     {"embeddings.LayerNorm.weight", {h}},
+                     {"embeddings.LayerNorm.bias", {h}}};
+  for (std::int64_t layer = 0; layer < size.layers; ++layer) {
+    const std::string prefix = "encoder.layer." + std::to_string(layer) + ".";
+    for (const char* name :
+         {"attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"}) {
+      tensors.push_back({prefix + name + ".weight", {h, h}});
+      tensors.push_back({prefix + name + ".bias", {h}});
+    }
+    for (const char* name : {"attention.output.LayerNorm", "output.LayerNorm"}) {
+      tensors.push_back({prefix + name + ".weight", {h}});
+      tensors.push_back({prefix + name + ".bias", {h}});
+    }
+    tensors.push_back({prefix + "intermediate.dense.weight", {4 * h, h}});
+    tensors.push_back({prefix + "intermediate.dense.bias", {4 * h}});
+    tensors.push_back({prefix + "output.dense.weight", {h, 4 * h}});
+    tensors.push_back({prefix + "output.dense.bias", {h}});
+  }
+  return tensors;
+}
+
+// Writes small random weights piece by piece, since what this process holds counts for the programs it starts.
+std::int64_t write_weights(const std::string& path, const Tensors& tensors) {
+  Json header = Json::object();
+  std::int64_t bytes = 0;
+  for (const auto& [name, shape] : tensors) {
+    std::int64_t count = 4;
+    for (const std::int64_t dimension : shape) count *= dimension;
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {bytes, bytes + count}}};
+    bytes += count;
+  }
+  const std::string text = header.dump();
+  std::ofstream file(path, std::ios::binary);
+  file << length_bytes(text.size()) << text;
+  std::uint32_t state = 1;
+  std::vector<float> piece(1 << 16);
+  for (std::int64_t written = 0; written < bytes;) {
+    for (float& value : piece) {
+      state = state * 1664525 + 1013904223;
+      value = (static_cast<float>(state >> 8) / 16777216.0F - 0.5F) * 0.1F;
+    }
+    const std::int64_t now = std::min<std::int64_t>(bytes - written, static_cast<std::int64_t>(piece.size()) * 4);
+    file.write(reinterpret_cast<const char*>(piece.data()), now);
+    written += now;
+  }
+  return bytes;
+}
+
+struct Peak {
+  double parameter_bytes = 0;
+  double resident_bytes = 0;  // of rank 1 of 2, at its highest
+};
+
+// One step at learning rate 0 on a few short texts, so that little but the parameters takes memory.
+Peak peak_of(const Size& size, const std::string& strategy) {
+  const ModelCopy model;
+  model.damage_json("config.json", [&](Json& config) {
+    config["vocab_size"] = size.vocabulary;
+    config["hidden_size"] = size.hidden;
+    config["intermediate_size"] = 4 * size.hidden;
+    config["num_hidden_layers"] = size.layers;
+  });
+  model.damage_json("1_Pooling/config.json", [&](Json& config) { config["word_embedding_dimension"] = size.hidden; });
+  Peak peak;
+  peak.parameter_bytes = static_cast<double>(write_weights(model.path("model.safetensors"), tensors_of(size)));
+  Json recipe = model.recipe();
+  recipe["model"]["max_seq_length"] = 8;
+  recipe["sharding"]["strategy"] = strategy;
+  recipe["train"]["learning_rate"] = 0;
+  recipe["train"]["max_steps"] = 1;
+  recipe["train"]["global_batch_size"] = 2;
+  const std::string path = write_recipe(model.directory(), recipe);
+  const std::string port = free_port();
+  const auto of_rank = [&](int rank) {
+    const std::string number = std::to_string(rank);
+    Command command{{"train", path}};
+    command.environment = {"RANK=" + number,     "LOCAL_RANK=" + number,  "WORLD_SIZE=2",
+                           "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port};
+    return command;
+  };
+  Process first(of_rank(0));
+  Process second(of_rank(1));
+  const Outcome ended = first.wait(240);
+  const Outcome outcome = second.wait(60);
+  INFO(ended.err << outcome.err);
+  REQUIRE(ended.exit_code == 0);
+  REQUIRE(outcome.exit_code == 0);
+  // A22: what was loaded in parts and written again is what the file holds.
+  CHECK(holds_same_tensors(model.path("model.safetensors"), model.directory().path("run/final/model.safetensors")));
+  peak.resident_bytes = outcome.peak_resident_bytes;
+  return peak;
+}
+
+}  // namespace
+
+TEST_CASE("measure", "[.measure]") {
+  for (const char* strategy : {"full_shard", "no_shard"}) {
+    const double base = peak_of({}, strategy).resident_bytes;
+    for (const Size& size : {Size{500, 512, 16}, Size{400000, 128, 1}}) {
+      const Peak peak = peak_of(size, strategy);
+      WARN(strategy << " vocab " << size.vocabulary << ": base " << base / 1e6 << " MB, parameters "
+                    << peak.parameter_bytes / 1e6 << " MB, peak " << peak.resident_bytes / 1e6 << " MB, extra/params "
+                    << (peak.resident_bytes - base) / peak.parameter_bytes);
+    }
+  }
+}
+
+}  // namespace stft::test
