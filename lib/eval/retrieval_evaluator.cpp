@@ -151,32 +151,54 @@ at::Tensor RetrievalEvaluator::embed_queries(const Embedder& embedder, dist::Pro
   return vectors_QD;
 }
 
-std::vector<RankedList> RetrievalEvaluator::rank_documents(const Embedder& embedder, dist::ProcessGroup& world,
-                                                           model::Similarity similarity,
-                                                           const at::Tensor& queries_QD) const {
+std::string RetrievalEvaluator::corpus_key() const {
+  const TextFileConfig& corpus = config_.corpus;
+  return corpus.path + '\n' + corpus.id_field + '\n' + corpus.text_field + '\n' + std::to_string(batch_size_);
+}
+
+// One ranking a query for each similarity; every block of documents is embedded once.
+std::vector<std::vector<RankedList>> RetrievalEvaluator::rank_documents(const Embedder& embedder,
+                                                                        dist::ProcessGroup& world, CorpusCache& cache,
+                                                                        const at::Tensor& queries_QD) const {
   const Blocks blocks(data_.corpus, batch_size_);
   const std::string prompt = prompt_for(embedder.model().spec(), {"document", "passage", "corpus"});
+  const std::string key = corpus_key();
   const int64_t queries = queries_QD.size(0);
-  TopDocuments kept(queries, kDepth, data_.id_order);
+  std::vector<at::Tensor> prepared_queries;
+  for (const model::Similarity similarity : similarities_) {
+    prepared_queries.push_back(prepare(queries_QD, similarity, config_.truncate_dim));
+  }
+  std::vector<TopDocuments> kept(similarities_.size(), TopDocuments(queries, kDepth, data_.id_order));
   for (int64_t block = world.rank(); block < blocks.count(); block += world.size()) {
-    const auto documents_ND = prepare(embedder.embed(blocks.texts(block), prompt), similarity, config_.truncate_dim);
-    const auto scores_QN = at::mm(queries_QD, documents_ND.t()).contiguous();
-    const auto indices = blocks.indices(block);
-    for (int64_t q = 0; q < queries; ++q) {
-      const auto* scores = scores_QN.const_data_ptr<float>() + q * scores_QN.size(1);
-      const int64_t excluded =
-          config_.exclude_identical_ids ? data_.identical_document[static_cast<size_t>(q)] : kNotInCorpus;
-      for (size_t i = 0; i < indices.size(); ++i) {
-        if (indices[i] != excluded) {
-          kept.offer(q, {scores[i], indices[i]});
-        }
+    const auto vectors_ND = cache.block(key, block, [&] { return embedder.embed(blocks.texts(block), prompt); });
+    for (size_t s = 0; s < similarities_.size(); ++s) {
+      const auto documents_ND = prepare(vectors_ND, similarities_[s], config_.truncate_dim);
+      offer_block(kept[s], at::mm(prepared_queries[s], documents_ND.t()).contiguous(), blocks.indices(block));
+    }
+  }
+  std::vector<std::vector<RankedList>> result;
+  for (const TopDocuments& of_similarity : kept) {
+    result.push_back(merge(of_similarity, queries, data_.id_order, world));
+  }
+  return result;
+}
+
+void RetrievalEvaluator::offer_block(TopDocuments& kept, const at::Tensor& scores_QN,
+                                     std::span<const int64_t> documents) const {
+  for (int64_t q = 0; q < scores_QN.size(0); ++q) {
+    const auto* scores = scores_QN.const_data_ptr<float>() + q * scores_QN.size(1);
+    const int64_t excluded =
+        config_.exclude_identical_ids ? data_.identical_document[static_cast<size_t>(q)] : kNotInCorpus;
+    for (size_t i = 0; i < documents.size(); ++i) {
+      if (documents[i] != excluded) {
+        kept.offer(q, {scores[i], documents[i]});
       }
     }
   }
-  return merge(kept, queries, data_.id_order, world);
 }
 
-EvaluationResult RetrievalEvaluator::evaluate(const Embedder& embedder, dist::ProcessGroup& world) const {
+EvaluationResult RetrievalEvaluator::evaluate(const Embedder& embedder, dist::ProcessGroup& world,
+                                              CorpusCache& cache) const {
   const at::NoGradGuard no_grad;
   const double start = monotonic_seconds();
   EvaluationResult result;
@@ -185,10 +207,10 @@ EvaluationResult RetrievalEvaluator::evaluate(const Embedder& embedder, dist::Pr
   result.documents = static_cast<int64_t>(data_.corpus.size());
   const auto queries_QD = embed_queries(embedder, world);
   double best = -1;
-  for (const model::Similarity similarity : similarities_) {
-    const auto ranked =
-        rank_documents(embedder, world, similarity, prepare(queries_QD, similarity, config_.truncate_dim));
-    const IrMetrics metrics = ir_metrics(ranked, data_.relevant, config_.graded ? Gain::kGraded : Gain::kBinary);
+  const auto ranked = rank_documents(embedder, world, cache, queries_QD);
+  for (size_t s = 0; s < similarities_.size(); ++s) {
+    const model::Similarity similarity = similarities_[s];
+    const IrMetrics metrics = ir_metrics(ranked[s], data_.relevant, config_.graded ? Gain::kGraded : Gain::kBinary);
     const std::string prefix =
         (config_.name.empty() ? "" : config_.name + "_") + model::similarity_name(similarity) + "_";
     for (const auto& [name, value] : metrics.values) {

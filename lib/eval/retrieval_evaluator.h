@@ -3,15 +3,18 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "dist/process_group.h"
+#include "eval/corpus_cache.h"
 #include "eval/embedder.h"
 #include "eval/eval_config.h"
 #include "eval/ir_metrics.h"
 #include "eval/retrieval_data.h"
+#include "eval/top_documents.h"
 
 namespace stft::eval {
 
@@ -38,16 +41,20 @@ class RetrievalEvaluator {
   // that is not available; errors of load_retrieval_data.
   RetrievalEvaluator(const EvaluatorConfig& config, int64_t default_batch_size, model::Similarity default_similarity);
 
-  // Collective over `world`. The model's parameters are filled on every rank.
-  EvaluationResult evaluate(const Embedder& embedder, dist::ProcessGroup& world) const;
+  // Collective over `world`. The model's parameters are filled on every rank. `cache` is that of this evaluation.
+  EvaluationResult evaluate(const Embedder& embedder, dist::ProcessGroup& world, CorpusCache& cache) const;
+
+  // Equal for evaluators that embed the same documents in the same blocks.
+  std::string corpus_key() const;
 
   const std::string& name() const { return config_.name; }
   const RetrievalData& data() const { return data_; }
 
  private:
   at::Tensor embed_queries(const Embedder& embedder, dist::ProcessGroup& world) const;
-  std::vector<RankedList> rank_documents(const Embedder& embedder, dist::ProcessGroup& world,
-                                         model::Similarity similarity, const at::Tensor& queries_QD) const;
+  std::vector<std::vector<RankedList>> rank_documents(const Embedder& embedder, dist::ProcessGroup& world,
+                                                      CorpusCache& cache, const at::Tensor& queries_QD) const;
+  void offer_block(TopDocuments& kept, const at::Tensor& scores_QN, std::span<const int64_t> documents) const;
 
   EvaluatorConfig config_;
   int64_t batch_size_;

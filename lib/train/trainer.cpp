@@ -193,8 +193,12 @@ std::vector<eval::EvaluationResult> Trainer::evaluate() {
   std::vector<eval::EvaluationResult> results;
   Metrics metrics;
   double seconds = 0;
+  eval::CorpusCache cache;
+  for (const auto& evaluator : run_.evaluators) {
+    cache.announce(evaluator->corpus_key());
+  }
   for (size_t i = 0; i < run_.evaluators.size(); ++i) {
-    results.push_back(run_.evaluators[i]->evaluate(embedder, run_.mesh->world()));
+    results.push_back(run_.evaluators[i]->evaluate(embedder, run_.mesh->world(), cache));
     metrics.insert(metrics.end(), results.back().values.begin(), results.back().values.end());
     seconds += results.back().seconds;
     if (is_writer() && run_.recipe.evaluators[i].write_csv) {

@@ -1,6 +1,7 @@
 // A copy of the small model that a test may damage.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

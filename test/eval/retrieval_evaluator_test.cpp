@@ -1,5 +1,7 @@
 #include "eval/retrieval_evaluator.h"
 
+#include <ATen/ATen.h>
+
 #include <catch2/catch.hpp>
 #include <mutex>
 
@@ -24,8 +26,9 @@ eval::EvaluationResult evaluate(const test::PlainModel& plain, const eval::Evalu
   eval::EvaluationResult result;
   run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
     const eval::RetrievalEvaluator evaluator(config, 16, plain.model->spec().similarity);
-    const auto found =
-        evaluator.evaluate(eval::Embedder(*plain.model, *plain.tokenizer, model::Layout::kPacked), *world);
+    eval::CorpusCache cache;
+    const eval::Embedder embedder(*plain.model, *plain.tokenizer, model::Layout::kPacked);
+    const auto found = evaluator.evaluate(embedder, *world, cache);
     if (world->rank() == ranks - 1) {  // any rank: all have the same
       result = found;
     }
@@ -78,4 +81,30 @@ TEST_CASE("dot product scores the vectors as they are") {
   CHECK(result.values.size() == 30);
   check_golden(result, golden, "raw_", "cosine");
   check_golden(result, golden, "raw_", "dot");
+}
+
+TEST_CASE("evaluators of one corpus embed it once and find what they find alone") {
+  const test::PlainModel tiny(test::golden_path("tiny_bert"));
+  const auto alone = evaluate(tiny, beir_config("a"), 1);
+  const auto world = dist::ProcessGroup::single();
+  const eval::Embedder embedder(*tiny.model, *tiny.tokenizer, model::Layout::kPacked);
+  const eval::RetrievalEvaluator first(beir_config("a"), 16, model::Similarity::kCosine);
+  const eval::RetrievalEvaluator second(beir_config("b"), 16, model::Similarity::kCosine);
+  REQUIRE(first.corpus_key() == second.corpus_key());
+  CHECK(first.corpus_key() != eval::RetrievalEvaluator(beir_config("c"), 8, model::Similarity::kCosine).corpus_key());
+  eval::CorpusCache cache;
+  cache.announce(first.corpus_key());
+  cache.announce(second.corpus_key());
+  CHECK(first.evaluate(embedder, *world, cache).values == alone.values);
+  CHECK(second.evaluate(embedder, *world, cache).per_query == alone.per_query);
+  int64_t computed = 0;
+  const auto count = [&] {
+    computed += 1;
+    return at::zeros({1});
+  };
+  cache.block(first.corpus_key(), 0, count);
+  CHECK(computed == 0);
+  cache.block("used by one", 0, count);
+  cache.block("used by one", 0, count);
+  CHECK(computed == 2);
 }

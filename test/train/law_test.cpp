@@ -69,7 +69,8 @@ Outcome outcome_of(const recipe::Recipe& recipe, const Options& options) {
     for (const auto& evaluator : run->evaluators) {
       const shard::ShardEngine::KeepUnsharded keep(*run->engine);
       const eval::Embedder embedder(*run->model, *run->tokenizer, model::Layout::kPacked);
-      metrics = evaluator->evaluate(embedder, run->mesh->world()).values;
+      eval::CorpusCache cache;
+      metrics = evaluator->evaluate(embedder, run->mesh->world(), cache).values;
     }
     if (is_first) {
       outcome.losses = losses;

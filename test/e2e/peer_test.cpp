@@ -1,0 +1,126 @@
+// The models that runs leave, in Python's sentence-transformers. Needs STFT_PEER_PYTHON, a python that has it (versions
+// in test/golden/README.md); without that variable nothing is tested, and a warning says so.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "e2e/process.h"
+#include "e2e/run_files.h"
+
+namespace stft::test {
+namespace {
+
+// Empty when there is none.
+std::string peer_python() {
+  const char* python = std::getenv("STFT_PEER_PYTHON");
+  if (python == nullptr || *python == '\0') {
+    WARN("STFT_PEER_PYTHON is not set, so Python's sentence-transformers was not asked");
+    return {};
+  }
+  return python;
+}
+
+void check_peer(const std::string& python, std::vector<std::string> arguments) {
+  Command command;
+  command.program = python;
+  command.arguments = std::move(arguments);
+  const Outcome outcome = run_stft(command, 180);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+}
+
+void train(const TemporaryDirectory& directory, const Json& recipe, int ranks) {
+  const Outcome outcome =
+      run_stft({"train", write_recipe(directory, recipe), "--overwrite", "--nproc", std::to_string(ranks)});
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+}
+
+// The metrics of the last evaluation, as a file.
+std::string last_metrics(const TemporaryDirectory& directory) {
+  const RunLog log = read_log(directory.path("run"));
+  REQUIRE(log.evals.size() >= 2);
+  CHECK(log.evals.front().at("metrics") != log.evals.back().at("metrics"));
+  return directory.write("metrics.json", log.evals.back().at("metrics").dump());
+}
+
+}  // namespace
+
+TEST_CASE("without training the peer computes its own embeddings, under every pooling", "[peer]") {
+  const std::string python = peer_python();
+  if (python.empty()) {
+    return;
+  }
+  struct Variant {
+    const char* model;
+    Json settings;
+    const char* tensor;
+  };
+  const std::vector<Variant> variants = {{"tiny_bert", Json::object(), "mean"},
+                                         {"tiny_bert", {{"pooling", "cls"}}, "cls"},
+                                         {"tiny_bert", {{"pooling", "max"}}, "max"},
+                                         {"tiny_bert", {{"normalize", false}}, "mean_without_normalize"},
+                                         {"tiny_bert_dense", Json::object(), "dense"}};
+  for (const Variant& variant : variants) {
+    INFO(variant.tensor);
+    const TemporaryDirectory directory;
+    Json recipe = small_recipe(directory);
+    recipe["model"] = variant.settings;
+    recipe["model"]["name_or_path"] = source_path(std::string("test/golden/") + variant.model);
+    recipe["train"]["learning_rate"] = 0;
+    train(directory, recipe, 2);
+    check_peer(python, {source_path("scripts/peer_check.py"), directory.path("run/final"), "--sentences",
+                        source_path("test/golden/data/sentences.txt"), "--expected",
+                        source_path("test/golden/embeddings_tiny.safetensors"), "--tensor", variant.tensor});
+  }
+}
+
+TEST_CASE("the peer finds in the trained model the metrics that the run logged", "[peer]") {
+  const std::string python = peer_python();
+  if (python.empty()) {
+    return;
+  }
+  const TemporaryDirectory directory;
+  const Outcome outcome = run_stft({"train", "configs/tiny.yaml", "--set", "run.output_dir=" + directory.path("run"),
+                                    "--set", "launch.threads_per_rank=1", "--nproc", "2"});
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  check_peer(python, {source_path("test/e2e/peer_encode.py"), directory.path("run/final"), "--dimension", "32",
+                      "--beir", source_path("test/golden/data/beir"), "--metrics", last_metrics(directory)});
+}
+
+TEST_CASE("the peer loads a trained model with another pooling, a dense layer and prompts", "[peer]") {
+  const std::string python = peer_python();
+  if (python.empty()) {
+    return;
+  }
+  struct Variant {
+    const char* model;
+    Json settings;
+    const char* dimension;
+  };
+  const std::vector<Variant> variants = {
+      {"tiny_bert_dense", {{"pooling", "cls"}}, "16"},
+      {"tiny_bert", {{"pooling", "max"}, {"dense", {{"out_features", 8}}}, {"similarity_fn_name", "dot"}}, "8"}};
+  for (const Variant& variant : variants) {
+    INFO(variant.model);
+    const TemporaryDirectory directory;
+    Json recipe = small_recipe(directory);
+    recipe["model"] = variant.settings;
+    recipe["model"]["name_or_path"] = source_path(std::string("test/golden/") + variant.model);
+    recipe["model"]["prompts"] = {{"query", "small: "}, {"document", "some state: "}};
+    recipe["data"]["train"][0]["prompts"] = {{"anchor", "query"}, {"positive", "document"}};
+    recipe["train"]["max_steps"] = 10;
+    recipe["train"]["learning_rate"] = 0.2;
+    recipe["train"]["eval_strategy"] = "steps";
+    recipe["train"]["eval_on_start"] = true;
+    recipe["evaluators"] = Json::array({beir_evaluator()});
+    train(directory, recipe, 2);
+    check_peer(python, {source_path("test/e2e/peer_encode.py"), directory.path("run/final"), "--dimension",
+                        variant.dimension, "--prompt", "query", "small: ", "--prompt", "document", "some state: ",
+                        "--beir", source_path("test/golden/data/beir"), "--metrics", last_metrics(directory)});
+  }
+}
+
+}  // namespace stft::test
