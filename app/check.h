@@ -11,7 +11,7 @@ namespace stft::app {
 struct CheckOptions {
   std::string recipe_path;
   std::vector<std::string> overrides;  // "a.b=value"
-  std::optional<int64_t> world_size;   // ranks; none: launch.nproc of the recipe, else 1
+  std::optional<int64_t> world_size;   // none: launch.nproc of the recipe, else 1
 };
 
 // Reads everything that the recipe names, as `stft train` would, short of the weights' values; prints the recipe as

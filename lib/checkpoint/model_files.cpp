@@ -39,9 +39,11 @@ bool is_weight_file(const fs::path& path) {
   return false;
 }
 
+// Also a run of our own, if one lies in the model's directory.
 bool is_skipped_folder(const fs::path& path) {
   const std::string name = path.filename().string();
-  return name == "onnx" || name == "openvino" || name == ".git" || name == ".cache";
+  return fs::exists(path / "recipe.resolved.yaml") || name == "onnx" || name == "openvino" || name == ".git" ||
+         name == ".cache";
 }
 
 [[noreturn]] void throw_filesystem(const char* operation, const fs::path& path, const std::error_code& error) {

@@ -63,9 +63,10 @@ void BatchLoader::add_text(TokenizedTexts& texts, std::string_view prompt, std::
   texts.offsets.push_back(static_cast<int64_t>(texts.ids.size()));
 }
 
-const std::string& BatchLoader::negative_prompt(int64_t i) const {
+const std::string& BatchLoader::negative_prompt(int64_t row, int64_t i) const {
   const auto& numbered = options_.numbered_negative_prompts;
-  return numbered.empty() ? options_.negative_prompt : numbered[static_cast<size_t>(i)];
+  return numbered.empty() ? options_.negative_prompt
+                          : numbered.at(static_cast<size_t>(dataset_.negative_column(row, i)));
 }
 
 LocalMicroBatch BatchLoader::make_micro_batch(const MicroBatchRange& range) const {
@@ -91,7 +92,7 @@ LocalMicroBatch BatchLoader::make_micro_batch(const MicroBatchRange& range) cons
       } else if (column == 1) {
         add_text(batch.texts, options_.positive_prompt, dataset_.positive(from));
       } else if (column - 2 < batch.negatives[static_cast<size_t>(row)]) {
-        add_text(batch.texts, negative_prompt(column - 2), dataset_.negative(from, column - 2));
+        add_text(batch.texts, negative_prompt(from, column - 2), dataset_.negative(from, column - 2));
       } else {
         continue;
       }

@@ -52,7 +52,7 @@ struct LoaderOptions {
   // Put before the text.
   std::string anchor_prompt, positive_prompt;
   std::string negative_prompt;                         // of every negative, unless
-  std::vector<std::string> numbered_negative_prompts;  // not empty: of the first, the second, ...
+  std::vector<std::string> numbered_negative_prompts;  // not empty: by Dataset::negative_column
 };
 
 // Steps in order, from 0. Borrows the data set and the tokenizer.
@@ -65,7 +65,7 @@ class BatchLoader {
 
  private:
   LocalStep make(int64_t index);
-  const std::string& negative_prompt(int64_t i) const;
+  const std::string& negative_prompt(int64_t row, int64_t i) const;
   LocalMicroBatch make_micro_batch(const MicroBatchRange& range) const;
   void add_text(TokenizedTexts& texts, std::string_view prompt, std::string_view text) const;
   void start_next();

@@ -73,8 +73,12 @@ class DatasetReader {
     add_cell(io::text_cell(record, columns_.anchor, path));
     add_cell(io::text_cell(record, columns_.positive, path));
     if (!columns_.negative.empty()) add_negative(record, path);
-    for (const std::string& column : columns_.numbered_negatives) {
-      if (!io::cell(record, column, path).is_null()) add_cell(io::text_cell(record, column, path));
+    for (std::size_t i = 0; i < columns_.numbered_negatives.size(); ++i) {
+      const std::string& column = columns_.numbered_negatives[i];
+      if (!io::cell(record, column, path).is_null()) {
+        add_cell(io::text_cell(record, column, path));
+        dataset_.negative_column_.push_back(static_cast<std::uint16_t>(i));
+      }
     }
     dataset_.first_cell_.push_back(dataset_.cell_begin_.size() - 1);
     dataset_.max_negatives_ = std::max(dataset_.max_negatives_, dataset_.negatives(dataset_.size() - 1));
@@ -117,6 +121,13 @@ class DatasetReader {
 Dataset Dataset::load(const DatasetConfig& config) {
   check_config(config);
   return DatasetReader(config).read();
+}
+
+std::int64_t Dataset::negative_column(std::int64_t row, std::int64_t i) const {
+  if (negative_column_.empty()) return i;
+  // Cells before this one, less two a row for anchor and positive.
+  const auto cell = static_cast<std::int64_t>(first_cell_[static_cast<std::size_t>(row)]) + 2 + i;
+  return negative_column_.at(static_cast<std::size_t>(cell - 2 * (row + 1)));
 }
 
 std::string_view Dataset::negative(std::int64_t row, std::int64_t i) const {

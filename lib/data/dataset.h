@@ -29,7 +29,9 @@ class Dataset {
   std::string_view positive(std::int64_t row) const { return cell(row, 1); }
   std::int64_t negatives(std::int64_t row) const { return cells(row) - 2; }
   std::string_view negative(std::int64_t row, std::int64_t i) const;  // i < negatives(row)
-  std::int64_t max_negatives() const { return max_negatives_; }       // of any row
+  // Which of the mapped columns it came from: the i of negative_i, less one; i itself for a list or a single column.
+  std::int64_t negative_column(std::int64_t row, std::int64_t i) const;
+  std::int64_t max_negatives() const { return max_negatives_; }  // of any row
 
   // Columns that the files have and the configuration does not map, in bytes order.
   const std::vector<std::string>& ignored_columns() const { return ignored_columns_; }
@@ -43,9 +45,10 @@ class Dataset {
   std::string_view cell(std::int64_t row, std::int64_t i) const;
 
   std::string name_;
-  std::string arena_;                         // all texts, one after another
-  std::vector<std::uint64_t> cell_begin_{0};  // cell -> its start in arena_; one more at the end
-  std::vector<std::uint64_t> first_cell_{0};  // row -> its first cell (the anchor's); one more at the end
+  std::string arena_;                           // all texts, one after another
+  std::vector<std::uint64_t> cell_begin_{0};    // cell -> its start in arena_; one more at the end
+  std::vector<std::uint64_t> first_cell_{0};    // row -> its first cell (the anchor's); one more at the end
+  std::vector<std::uint16_t> negative_column_;  // of every numbered negative, in cell order; empty: none is numbered
   std::int64_t max_negatives_ = 0;
   std::vector<std::string> ignored_columns_;
 };

@@ -336,12 +336,14 @@ std::optional<RankInfo> rank_from_environment() {
   constexpr std::array<Scheme, 3> kSchemes = {{
       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
+      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr},
   }};
   for (const Scheme& scheme : kSchemes) {
     const auto world_size = number_from_environment(scheme.world_size);
     const auto rank = number_from_environment(scheme.rank);
-    if (!world_size && (!rank || scheme.rank == std::string_view("SLURM_PROCID"))) {
+    // An interactive srun step of one task is a place to start ranks from, not a rank.
+    const bool is_slurm = scheme.local_world_size == nullptr;
+    if ((!world_size && !rank) || (is_slurm && world_size.value_or(1) <= 1)) {
       continue;
     }
     if (!rank || !world_size || *rank >= *world_size) {
@@ -352,10 +354,13 @@ std::optional<RankInfo> rank_from_environment() {
     info.rank = *rank;
     info.world_size = *world_size;
     info.local_rank = number_from_environment(scheme.local_rank).value_or(*rank);
-    info.local_world_size = number_from_environment(scheme.local_world_size).value_or(*world_size);
+    info.local_world_size = is_slurm ? *world_size / number_from_environment("SLURM_STEP_NUM_NODES").value_or(1)
+                                     : number_from_environment(scheme.local_world_size).value_or(*world_size);
     if (info.local_world_size != info.world_size) {
-      throw UserError(fmt::format("environment: {} {} but {} {}: ranks on several machines are not available yet",
-                                  scheme.world_size, info.world_size, scheme.local_world_size, info.local_world_size));
+      throw UserError(
+          fmt::format("environment: {} of {} ranks are on this machine: ranks on several machines are not "
+                      "available yet",
+                      info.local_world_size, info.world_size));
     }
     read_rendezvous(info);
     return info;

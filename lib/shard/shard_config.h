@@ -23,7 +23,8 @@ struct ShardConfig {
   std::optional<ParamDtype> param_dtype;  // unset: from train.bf16
   ParamDtype reduce_dtype = ParamDtype::kFp32;
   WrapKind wrap = WrapKind::kAuto;
-  std::vector<std::string> wrap_modules;  // with kModules: module name suffixes
+  int64_t own_group_bytes = int64_t{16} << 20;  // a parameter of this size or more is a group of its own
+  std::vector<std::string> wrap_modules;        // with kModules: module name suffixes
 };
 
 }  // namespace stft::shard

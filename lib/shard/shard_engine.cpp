@@ -40,15 +40,38 @@ ShardEngine::ShardEngine(model::SentenceModel& model, EngineMesh mesh, const Sha
     : model_(model), mesh_(mesh), prefetches_(config.prefetch > 0) {
   place_of_parameter_.resize(model.parameters().size());
   for (const model::Block& block : model.blocks()) {
-    std::vector<model::Parameter*> parameters;
+    const size_t first = groups_.size();
+    std::vector<int64_t> small;
     for (const int64_t index : block.parameters) {
-      place_of_parameter_[static_cast<size_t>(index)] = {groups_.size(), static_cast<int64_t>(parameters.size())};
-      parameters.push_back(&model.parameters()[static_cast<size_t>(index)]);
+      const int64_t bytes =
+          model.parameters()[static_cast<size_t>(index)].numel() * static_cast<int64_t>(sizeof(float));
+      if (bytes >= config.own_group_bytes) {
+        add_group(block.name, {index});
+      } else {
+        small.push_back(index);
+      }
     }
-    groups_.push_back(std::make_unique<ShardGroup>(block.name, std::move(parameters), mesh.shard, mesh.replicate));
-    is_read_by_backward_.push_back(block.is_read_by_backward);
+    if (!small.empty()) {
+      add_group(block.name, small);
+    }
+    blocks_.push_back({first, groups_.size(), block.is_read_by_backward, 0});
   }
-  pending_backwards_.assign(groups_.size(), 0);
+}
+
+void ShardEngine::add_group(const std::string& name, const std::vector<int64_t>& parameters) {
+  std::vector<model::Parameter*> pointers;
+  for (const int64_t index : parameters) {
+    place_of_parameter_[static_cast<size_t>(index)] = {groups_.size(), static_cast<int64_t>(pointers.size())};
+    pointers.push_back(&model_.parameters()[static_cast<size_t>(index)]);
+  }
+  groups_.push_back(std::make_unique<ShardGroup>(name, std::move(pointers), mesh_.shard, mesh_.replicate));
+}
+
+template <typename Action>
+void ShardEngine::for_groups(size_t block, Action&& action) {
+  for (size_t group = blocks_[block].first_group; group < blocks_[block].end_group; ++group) {
+    action(*groups_[group]);
+  }
 }
 
 ShardEngine::~ShardEngine() = default;
@@ -64,14 +87,29 @@ void ShardEngine::fill(const RowSource& source) {
   }
 }
 
+void ShardEngine::start_unshard(size_t block) {
+  for_groups(block, [](ShardGroup& group) { group.start_unshard(); });
+}
+
+void ShardEngine::finish_unshard(size_t block) {
+  start_unshard(block);
+  for_groups(block, [](ShardGroup& group) { group.finish_unshard(); });
+}
+
+void ShardEngine::reshard(size_t block) {
+  if (!keeps_unsharded_) {
+    for_groups(block, [](ShardGroup& group) { group.reshard(); });
+  }
+}
+
 at::Tensor ShardEngine::before_block(int64_t block, at::Tensor input) {
   const auto index = static_cast<size_t>(block);
-  groups_[index]->finish_unshard();
-  if (prefetches_ && index + 1 < groups_.size()) {
-    groups_[index + 1]->start_unshard();
+  finish_unshard(index);
+  if (prefetches_ && index + 1 < blocks_.size()) {
+    start_unshard(index + 1);
   }
   if (at::GradMode::is_enabled()) {
-    pending_backwards_[index] += 1;
+    blocks_[index].pending_backwards += 1;
     if (input.defined() && input.requires_grad()) {
       return mark(input, [this, index] { post_backward(index); });
     }
@@ -82,10 +120,10 @@ at::Tensor ShardEngine::before_block(int64_t block, at::Tensor input) {
 at::Tensor ShardEngine::after_block(int64_t block, at::Tensor output) {
   const auto index = static_cast<size_t>(block);
   const bool has_backward = at::GradMode::is_enabled() && output.requires_grad();
-  // The last group's backward comes next, so freeing it would only mean gathering it again.
-  const bool is_needed_next = has_backward && index + 1 == groups_.size();
-  if (!keeps_unsharded_ && !is_needed_next) {
-    groups_[index]->reshard();
+  // The last block's backward comes next, so freeing it would only mean gathering it again.
+  const bool is_needed_next = has_backward && index + 1 == blocks_.size();
+  if (!is_needed_next) {
+    reshard(index);
   }
   if (has_backward) {
     output.register_hook([this, index](const at::Tensor& gradient) {
@@ -96,38 +134,37 @@ at::Tensor ShardEngine::after_block(int64_t block, at::Tensor output) {
   return output;
 }
 
-void ShardEngine::pre_backward(size_t group) {
+void ShardEngine::pre_backward(size_t block) {
   if (!std::exchange(is_callback_queued_, true)) {
     torch::autograd::Engine::get_default_engine().queue_callback([this] { final_callback(); });
   }
-  if (is_read_by_backward_[group]) {
-    groups_[group]->finish_unshard();
+  if (blocks_[block].is_read_by_backward) {
+    finish_unshard(block);
   }
-  if (prefetches_ && group > 0 && is_read_by_backward_[group - 1]) {
-    groups_[group - 1]->start_unshard();
+  if (prefetches_ && block > 0 && blocks_[block - 1].is_read_by_backward) {
+    start_unshard(block - 1);
   }
 }
 
-void ShardEngine::post_backward(size_t group) {
-  if (!keeps_unsharded_) {
-    groups_[group]->reshard();
-  }
-  pending_backwards_[group] -= 1;
-  if (pending_backwards_[group] == 0 && has_gradient_sync_) {
-    if (group + 1 < groups_.size()) {
-      groups_[group + 1]->finish_reduce();  // at most two reductions are under way
+void ShardEngine::post_backward(size_t block) {
+  reshard(block);
+  blocks_[block].pending_backwards -= 1;
+  if (blocks_[block].pending_backwards == 0 && has_gradient_sync_) {
+    if (block + 1 < blocks_.size()) {
+      // The reductions of at most two blocks are under way.
+      for_groups(block + 1, [](ShardGroup& group) { group.finish_reduce(); });
     }
-    groups_[group]->start_reduce();
+    for_groups(block, [](ShardGroup& group) { group.start_reduce(); });
   }
 }
 
-// At the end of the backward: groups whose input had no gradient (token ids) got no marker.
+// At the end of the backward: blocks whose input had no gradient (token ids) got no marker.
 void ShardEngine::final_callback() {
   is_callback_queued_ = false;
-  for (size_t group = groups_.size(); group-- > 0;) {
-    if (pending_backwards_[group] > 0) {
-      pending_backwards_[group] = 1;
-      post_backward(group);
+  for (size_t block = blocks_.size(); block-- > 0;) {
+    if (blocks_[block].pending_backwards > 0) {
+      blocks_[block].pending_backwards = 1;
+      post_backward(block);
     }
   }
 }

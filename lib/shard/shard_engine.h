@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "dist/process_group.h"
@@ -30,7 +32,8 @@ using RowSource = std::function<void(const model::Parameter&, const ShardLayout&
 
 class ShardEngine final : public model::BlockObserver {
  public:
-  // Takes over the leaves of `model`, which must outlive the engine. One group a block.
+  // Takes over the leaves of `model`, which must outlive the engine. One group a block, besides one for each parameter
+  // of config.own_group_bytes or more: alone in its group it is gathered into its leaf and reduced without a copy.
   ShardEngine(model::SentenceModel& model, EngineMesh mesh, const ShardConfig& config);
   ~ShardEngine() override;
 
@@ -72,16 +75,27 @@ class ShardEngine final : public model::BlockObserver {
   const std::vector<std::unique_ptr<ShardGroup>>& groups() const { return groups_; }
 
  private:
-  void pre_backward(size_t group);
-  void post_backward(size_t group);
+  struct BlockState {
+    size_t first_group = 0;
+    size_t end_group = 0;
+    bool is_read_by_backward = true;
+    int64_t pending_backwards = 0;  // forwards with gradient whose backward has not passed
+  };
+  void add_group(const std::string& name, const std::vector<int64_t>& parameters);
+  template <typename Action>
+  void for_groups(size_t block, Action&& action);
+  void start_unshard(size_t block);
+  void finish_unshard(size_t block);
+  void reshard(size_t block);
+  void pre_backward(size_t block);
+  void post_backward(size_t block);
   void final_callback();
 
   model::SentenceModel& model_;
   EngineMesh mesh_;
   bool prefetches_ = true;
   std::vector<std::unique_ptr<ShardGroup>> groups_;
-  std::vector<bool> is_read_by_backward_;
-  std::vector<int64_t> pending_backwards_;                      // forwards with gradient whose backward has not passed
+  std::vector<BlockState> blocks_;
   std::vector<std::pair<size_t, int64_t>> place_of_parameter_;  // table index -> group, index in group
   bool has_gradient_sync_ = true;
   bool keeps_unsharded_ = false;

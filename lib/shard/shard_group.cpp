@@ -57,12 +57,21 @@ void ShardGroup::make_leaves() {
   state_ = is_sharded() ? GroupState::kSharded : GroupState::kUnsharded;
 }
 
+void ShardGroup::allocate(const Member& member) const {
+  resize_storage(member.padded_leaf, shard_.size() * member.layout.chunk_numel() * static_cast<int64_t>(sizeof(float)));
+}
+
 void ShardGroup::start_unshard() {
   if (state_ != GroupState::kSharded) {
     return;
   }
-  gather_output_ = at::empty({shard_.size() * shard_numel_}, at::kFloat);
-  gather_ = shard_.all_gather(gather_output_, flat_shard_);
+  if (members_.size() == 1) {
+    allocate(members_.front());
+    gather_ = shard_.all_gather(members_.front().padded_leaf, flat_shard_);
+  } else {
+    gather_output_ = at::empty({shard_.size() * shard_numel_}, at::kFloat);
+    gather_ = shard_.all_gather(gather_output_, flat_shard_);
+  }
   state_ = GroupState::kGathering;
 }
 
@@ -72,11 +81,14 @@ void ShardGroup::finish_unshard() {
     return;
   }
   gather_.wait();
+  state_ = GroupState::kUnsharded;
+  if (members_.size() == 1) {
+    return;
+  }
   std::vector<at::Tensor> destinations;
   std::vector<int64_t> sizes;
   for (const Member& member : members_) {
-    resize_storage(member.padded_leaf,
-                   shard_.size() * member.layout.chunk_numel() * static_cast<int64_t>(sizeof(float)));
+    allocate(member);
     destinations.push_back(member.padded_leaf);
     sizes.push_back(member.layout.chunk_numel());
   }
@@ -84,7 +96,6 @@ void ShardGroup::finish_unshard() {
   const at::AutoDispatchBelowADInplaceOrView no_version_bump;
   at::split_with_sizes_copy_out(destinations, gather_output_.view({shard_.size(), shard_numel_}), sizes, 1);
   gather_output_ = at::Tensor();
-  state_ = GroupState::kUnsharded;
 }
 
 void ShardGroup::reshard() {
@@ -115,6 +126,9 @@ std::vector<at::Tensor> ShardGroup::take_leaf_gradients() {
 // The gradients as [ranks, chunk_numel of all], rank r's rows of every parameter side by side in row r.
 at::Tensor ShardGroup::pack_gradients() {
   const auto gradients = take_leaf_gradients();
+  if (gradients.size() == 1 && gradients.front().numel() == shard_.size() * gradient_numel_) {
+    return gradients.front().contiguous();  // rows divide evenly: the ranks' parts stand one after the other already
+  }
   auto packed = at::empty({shard_.size(), gradient_numel_}, at::kFloat);
   at::_chunk_cat_out(packed, gradients, 0, shard_.size());
   return packed;

@@ -71,6 +71,7 @@ class ShardGroup {
     at::Tensor padded_leaf;        // [ranks, chunk_numel]: the leaf's storage with its padding
   };
   void make_leaves();
+  void allocate(const Member& member) const;
   std::vector<at::Tensor> take_leaf_gradients();
   at::Tensor pack_gradients();
 

@@ -127,3 +127,21 @@ TEST_CASE_METHOD(Fixture, "nothing to read") {
 
 }  // namespace
 }  // namespace stft::data
+
+TEST_CASE("a numbered negative keeps its number when an earlier one is null") {
+  const TemporaryDirectory directory;
+  DatasetConfig config;
+  config.paths = {directory.write("gaps.jsonl",
+                                  "{\"a\": \"1\", \"p\": \"2\", \"n\": null, \"m\": \"second\"}\n"
+                                  "{\"a\": \"3\", \"p\": \"4\", \"n\": \"first\", \"m\": null}\n"
+                                  "{\"a\": \"5\", \"p\": \"6\", \"n\": \"both\", \"m\": \"of them\"}\n")};
+  config.columns.anchor = "a";
+  config.columns.positive = "p";
+  config.columns.numbered_negatives = {"n", "m"};
+  const Dataset dataset = Dataset::load(config);
+  REQUIRE(dataset.negatives(0) == 1);
+  CHECK(dataset.negative_column(0, 0) == 1);
+  CHECK(dataset.negative_column(1, 0) == 0);
+  CHECK(dataset.negative_column(2, 0) == 0);
+  CHECK(dataset.negative_column(2, 1) == 1);
+}

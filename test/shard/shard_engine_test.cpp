@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <mutex>
+#include <tuple>
 
 #include "support/plain_model.h"
 #include "support/thread_ranks.h"
@@ -25,16 +26,18 @@ struct ShardedModel {
   checkpoint::PretrainedWeights weights;
   shard::ShardEngine engine;
 
-  ShardedModel(const std::string& directory, shard::EngineMesh mesh, int64_t prefetch = 1)
+  ShardedModel(const std::string& directory, shard::EngineMesh mesh, int64_t prefetch = 1,
+               int64_t own_group_bytes = int64_t{1} << 30)
       : plain(directory),
         weights(checkpoint::PretrainedWeights::open(*plain.model)),
-        engine(*plain.model, mesh, config(prefetch)) {
+        engine(*plain.model, mesh, config(prefetch, own_group_bytes)) {
     engine.fill(weights.source());
   }
 
-  static shard::ShardConfig config(int64_t prefetch) {
+  static shard::ShardConfig config(int64_t prefetch, int64_t own_group_bytes) {
     shard::ShardConfig result;
     result.prefetch = prefetch;
+    result.own_group_bytes = own_group_bytes;
     return result;
   }
 
@@ -83,12 +86,14 @@ TEST_CASE("sharded forward and backward equal the plain ones, and leaves are emp
   const test::PlainModel plain(test::golden_path("tiny_bert_dense"));
   const auto expected = plain.embed(kTexts, Layout::kPacked);
   torch::autograd::backward({scalar_of(expected)}, {});
-  for (const int64_t prefetch : {0, 1}) {
+  for (const auto& [prefetch, own_group_bytes, groups] : std::vector<std::tuple<int64_t, int64_t, size_t>>{
+           {0, int64_t{1} << 30, 4}, {1, int64_t{1} << 30, 4}, {1, 8192, 10}, {1, 1, 39}}) {
     for (const int64_t ranks : {2, 3}) {
+      INFO("prefetch " << prefetch << " own group from " << own_group_bytes << " bytes, ranks " << ranks);
       std::mutex mutex;
       run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
         const auto single = dist::ProcessGroup::single();
-        ShardedModel sharded(test::golden_path("tiny_bert_dense"), {*world, *single}, prefetch);
+        ShardedModel sharded(test::golden_path("tiny_bert_dense"), {*world, *single}, prefetch, own_group_bytes);
         bool starts_empty = all_zero(sharded.leaf_bytes());
         at::Tensor without_gradient;
         {
@@ -109,6 +114,7 @@ TEST_CASE("sharded forward and backward equal the plain ones, and leaves are emp
         const bool is_empty_after_backward = all_zero(sharded.leaf_bytes());
         const auto local = sharded.engine.local_parameters();
         const std::scoped_lock lock(mutex);
+        CHECK(sharded.engine.groups().size() == groups);
         CHECK(starts_empty);
         CHECK(is_empty_after_evaluation);
         CHECK(is_empty_after_forward);
