@@ -125,11 +125,8 @@ TEST_CASE_METHOD(Fixture, "nothing to read") {
         "r.yaml:7: data set 'pairs': columns maps no 'anchor'");
 }
 
-}  // namespace
-}  // namespace stft::data
-
 TEST_CASE("a numbered negative keeps its number when an earlier one is null") {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   DatasetConfig config;
   config.paths = {directory.write("gaps.jsonl",
                                   "{\"a\": \"1\", \"p\": \"2\", \"n\": null, \"m\": \"second\"}\n"
@@ -145,3 +142,6 @@ TEST_CASE("a numbered negative keeps its number when an earlier one is null") {
   CHECK(dataset.negative_column(2, 0) == 0);
   CHECK(dataset.negative_column(2, 1) == 1);
 }
+
+}  // namespace
+}  // namespace stft::data
