@@ -58,12 +58,6 @@ void make_directory(const fs::path& path) {
   }
 }
 
-// Whether `inner` is `folder` or lies below it.
-bool contains(const fs::path& folder, const fs::path& inner) {
-  const auto relative = fs::weakly_canonical(inner).lexically_relative(fs::weakly_canonical(folder));
-  return !relative.empty() && *relative.begin() != "..";
-}
-
 // A run inside the model's directory is not copied into its own export. The modules' own folders are written by the
 // caller when they changed.
 void copy_files(const model::ModelSpec& spec, const fs::path& to, bool modules_changed) {
@@ -75,7 +69,8 @@ void copy_files(const model::ModelSpec& spec, const fs::path& to, bool modules_c
     const bool is_module_folder = top.size() > 2 && std::isdigit(static_cast<unsigned char>(top[0])) != 0 &&
                                   top.find('_') != std::string::npos && it->path() != from;
     if (it->is_directory()) {
-      if (is_skipped_folder(it->path()) || contains(it->path(), to) || (modules_changed && is_module_folder)) {
+      if (is_skipped_folder(it->path()) || io::lies_in(to.string(), it->path().string()) ||
+          (modules_changed && is_module_folder)) {
         it.disable_recursion_pending();
       } else {
         make_directory(to / relative);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -187,6 +188,12 @@ void write_file(const std::string& path, std::string_view bytes) {
   PendingFile file(path);
   file.write(std::as_bytes(std::span(bytes.data(), bytes.size())));
   file.commit();
+}
+
+bool lies_in(const std::string& inner, const std::string& outer) {
+  namespace fs = std::filesystem;
+  const auto relative = fs::weakly_canonical(inner).lexically_relative(fs::weakly_canonical(outer));
+  return !relative.empty() && *relative.begin() != "..";
 }
 
 std::vector<std::string> expand_paths(const std::vector<std::string>& patterns) {

@@ -59,6 +59,9 @@ class PendingFile {
 // SystemError on failure.
 void write_file(const std::string& path, std::string_view bytes);
 
+// Whether `inner` is `outer` or lies below it, links resolved as far as the paths exist.
+bool lies_in(const std::string& inner, const std::string& outer);
+
 // The files that `patterns` name, in the order of the patterns and byte-ascending inside a glob (*, ?, [...]); a file
 // named twice is taken once. An entry that exists under its literal name is not expanded. UserError when a file does
 // not exist or a glob matches no file.

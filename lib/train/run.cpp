@@ -152,12 +152,6 @@ Run read_inputs(recipe::Recipe recipe, int64_t ranks) {
   return run;
 }
 
-// Whether `inner` is `outer` or lies below it.
-bool lies_in(const fs::path& inner, const fs::path& outer) {
-  const auto relative = fs::weakly_canonical(inner).lexically_relative(fs::weakly_canonical(outer));
-  return !relative.empty() && *relative.begin() != "..";
-}
-
 std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
   std::vector<std::string> paths = {recipe.model.name_or_path};
   for (const data::DatasetConfig& config : recipe.data.train) {
@@ -190,7 +184,7 @@ void check_output_dir(const recipe::Recipe& recipe, bool overwrites) {
   }
   for (const fs::path& entry : entries) {
     for (const std::string& input : input_paths(recipe)) {
-      if (lies_in(input, entry)) {
+      if (io::lies_in(input, entry.string())) {
         throw UserError(fmt::format(
             "run.output_dir: --overwrite would delete '{}', which this run reads; use another directory", input));
       }

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
@@ -108,6 +109,18 @@ TEST_CASE("first_invalid_utf8") {
   CHECK(bad_at("\xF4\x90\x80\x80") == 0U);  // above U+10FFFF
   CHECK(bad_at("ab\xE2\x82") == 2U);        // cut off
   CHECK(bad_at("ab\xF0\x9F\x98(") == 2U);
+}
+
+TEST_CASE("a path lies in a directory as a whole name, through links, existing or not") {
+  const test::TemporaryDirectory directory;
+  std::filesystem::create_directories(directory.path("run/final"));
+  std::filesystem::create_directory_symlink(directory.path("run"), directory.path("link"));
+  CHECK(lies_in(directory.path("run"), directory.path("run")));
+  CHECK(lies_in(directory.path("run/final/x"), directory.path("run")));
+  CHECK(lies_in(directory.path("link/final"), directory.path("run")));
+  CHECK(lies_in(directory.path("run/../run/none/deep"), directory.path("run")));
+  CHECK_FALSE(lies_in(directory.path("running"), directory.path("run")));
+  CHECK_FALSE(lies_in(directory.path("run"), directory.path("run/final")));
 }
 
 }  // namespace
