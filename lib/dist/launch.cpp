@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -354,8 +355,9 @@ std::optional<RankInfo> rank_from_environment() {
     info.rank = *rank;
     info.world_size = *world_size;
     info.local_rank = number_from_environment(scheme.local_rank).value_or(*rank);
-    info.local_world_size = is_slurm ? *world_size / number_from_environment("SLURM_STEP_NUM_NODES").value_or(1)
-                                     : number_from_environment(scheme.local_world_size).value_or(*world_size);
+    info.local_world_size =
+        is_slurm ? *world_size / std::max<int64_t>(1, number_from_environment("SLURM_STEP_NUM_NODES").value_or(1))
+                 : number_from_environment(scheme.local_world_size).value_or(*world_size);
     if (info.local_world_size != info.world_size) {
       throw UserError(
           fmt::format("environment: {} of {} ranks are on this machine: ranks on several machines are not "
