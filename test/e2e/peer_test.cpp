@@ -11,6 +11,20 @@
 namespace stft::test {
 namespace {
 
+// A golden model with settings of the recipe's model block.
+struct Variant {
+  const char* model;
+  Json settings;
+  const char* expected;  // what the peer is asked to find
+};
+
+Json recipe_of(const TemporaryDirectory& directory, const Variant& variant) {
+  Json recipe = small_recipe(directory);
+  recipe["model"] = variant.settings;
+  recipe["model"]["name_or_path"] = source_path(std::string("test/golden/") + variant.model);
+  return recipe;
+}
+
 // Empty when there is none.
 std::string peer_python() {
   const char* python = std::getenv("STFT_PEER_PYTHON");
@@ -52,27 +66,20 @@ TEST_CASE("without training the peer computes its own embeddings, under every po
   if (python.empty()) {
     return;
   }
-  struct Variant {
-    const char* model;
-    Json settings;
-    const char* tensor;
-  };
   const std::vector<Variant> variants = {{"tiny_bert", Json::object(), "mean"},
                                          {"tiny_bert", {{"pooling", "cls"}}, "cls"},
                                          {"tiny_bert", {{"pooling", "max"}}, "max"},
                                          {"tiny_bert", {{"normalize", false}}, "mean_without_normalize"},
                                          {"tiny_bert_dense", Json::object(), "dense"}};
   for (const Variant& variant : variants) {
-    INFO(variant.tensor);
+    INFO(variant.expected);
     const TemporaryDirectory directory;
-    Json recipe = small_recipe(directory);
-    recipe["model"] = variant.settings;
-    recipe["model"]["name_or_path"] = source_path(std::string("test/golden/") + variant.model);
+    Json recipe = recipe_of(directory, variant);
     recipe["train"]["learning_rate"] = 0;
     train(directory, recipe, 2);
     check_peer(python, {source_path("scripts/peer_check.py"), directory.path("run/final"), "--sentences",
                         source_path("test/golden/data/sentences.txt"), "--expected",
-                        source_path("test/golden/embeddings_tiny.safetensors"), "--tensor", variant.tensor});
+                        source_path("test/golden/embeddings_tiny.safetensors"), "--tensor", variant.expected});
   }
 }
 
@@ -95,20 +102,13 @@ TEST_CASE("the peer loads a trained model with another pooling, a dense layer an
   if (python.empty()) {
     return;
   }
-  struct Variant {
-    const char* model;
-    Json settings;
-    const char* dimension;
-  };
   const std::vector<Variant> variants = {
       {"tiny_bert_dense", {{"pooling", "cls"}}, "16"},
       {"tiny_bert", {{"pooling", "max"}, {"dense", {{"out_features", 8}}}, {"similarity_fn_name", "dot"}}, "8"}};
   for (const Variant& variant : variants) {
     INFO(variant.model);
     const TemporaryDirectory directory;
-    Json recipe = small_recipe(directory);
-    recipe["model"] = variant.settings;
-    recipe["model"]["name_or_path"] = source_path(std::string("test/golden/") + variant.model);
+    Json recipe = recipe_of(directory, variant);
     recipe["model"]["prompts"] = {{"query", "small: "}, {"document", "some state: "}};
     recipe["data"]["train"][0]["prompts"] = {{"anchor", "query"}, {"positive", "document"}};
     recipe["train"]["max_steps"] = 10;
@@ -118,7 +118,7 @@ TEST_CASE("the peer loads a trained model with another pooling, a dense layer an
     recipe["evaluators"] = Json::array({beir_evaluator()});
     train(directory, recipe, 2);
     check_peer(python, {source_path("test/e2e/peer_encode.py"), directory.path("run/final"), "--dimension",
-                        variant.dimension, "--prompt", "query", "small: ", "--prompt", "document", "some state: ",
+                        variant.expected, "--prompt", "query", "small: ", "--prompt", "document", "some state: ",
                         "--beir", source_path("test/golden/data/beir"), "--metrics", last_metrics(directory)});
   }
 }
