@@ -7,102 +7,71 @@
 #include <utility>
 
 #include "base/error.h"
-#include "checkpoint/dtype.h"
+#include "checkpoint/checkpoint_store.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/stored_model.h"
+#include "io/directory.h"
+#include "io/file.h"
 
 namespace stft::checkpoint {
-namespace {
-
-namespace fs = std::filesystem;
-
-// One safetensors file of the export: parameters by the key they are stored under, and carried tensors.
-struct WeightFile {
-  int64_t module = 0;
-  std::string path;  // below the export's directory
-  std::vector<io::TensorSpec> tensors;
-  std::map<std::string, int64_t> parameters;  // key -> index in the model's table
-  std::map<std::string, std::string> metadata;
-};
-
-std::vector<WeightFile> plan_files(const ExportSource& source) {
-  std::map<int64_t, WeightFile> by_module;
-  const auto& table = source.model.parameters();
-  for (size_t i = 0; i < table.size(); ++i) {
-    const int64_t module = table[i].module;
-    WeightFile& file = by_module[module];
-    file.module = module;
-    const ParameterSource& from = source.weights.sources()[i];
-    file.tensors.push_back({from.key, from.stored ? from.stored->info->dtype : io::Dtype::kF32, table[i].shape});
-    file.parameters[from.key] = static_cast<int64_t>(i);
-  }
-  for (const std::string& name : source.weights.unused()) {
-    const auto stored = source.weights.weights_of(0)->find(name);
-    by_module[0].tensors.push_back({name, stored->info->dtype, stored->info->shape});
-  }
-  std::vector<WeightFile> files;
-  for (auto& [module, file] : by_module) {
-    const std::string& folder = source.model.spec().modules[static_cast<size_t>(module)].path;
-    file.path = (fs::path(folder) / "model.safetensors").string();
-    if (const io::ModelWeights* weights = source.weights.weights_of(module)) {
-      file.metadata = weights->files().front().metadata();
-    }
-    files.push_back(std::move(file));
-  }
-  return files;
+std::optional<std::string> input_dtype(const model::ModelSpec& spec) {
+  const std::string path = (std::filesystem::path(spec.directory) / "config.json").string();
+  return config_dtype(io::read_text_file(path), path);
 }
 
-// Collective. Only rank 0 has a directory to write to.
-void write_weight_file(const ExportSource& source, const WeightFile& file, const std::optional<fs::path>& directory) {
-  const std::string path = directory ? (*directory / file.path).string() : file.path;
-  std::unique_ptr<io::SafetensorsWriter> writer;
-  if (directory) {
-    writer = std::make_unique<io::SafetensorsWriter>(path, file.tensors, file.metadata);
-  }
-  for (const io::TensorInfo& tensor : io::safetensors_layout(path, file.tensors)) {
-    const auto parameter = file.parameters.find(tensor.name);
-    if (parameter != file.parameters.end()) {
-      const auto whole = source.engine.gather(parameter->second);
-      if (writer) {
-        writer->append(write_as(whole, tensor.dtype));
-      }
-    } else if (writer) {
-      writer->append(source.weights.weights_of(file.module)->find(tensor.name)->bytes());
+WholeTensors engine_tensors(shard::ShardEngine& engine, const PretrainedWeights& weights, bool is_writer) {
+  return [&engine, &weights, is_writer](const PlannedFile& file, const PlannedTensor& tensor) -> WholeTensor {
+    if (tensor.is_parameter) {
+      return {io::Dtype::kF32, engine.gather(tensor.parameter)};
     }
-  }
-  if (writer) {
-    writer->finish();
-  }
+    return is_writer ? read_whole(*weights.source_of(file.module), tensor.key) : WholeTensor{};
+  };
 }
-
-}  // namespace
 
 void export_model(const ExportSource& source, const std::string& directory) {
-  const fs::path final_path(directory);
-  fs::path temporary = final_path;
-  temporary += ".tmp";
-  std::optional<fs::path> target;
-  if (source.world.rank() == 0) {
-    std::error_code error;
-    fs::remove_all(temporary, error);
-    fs::create_directories(temporary, error);
-    if (error) {
-      throw SystemError("creating directory '" + temporary.string() + "': " + error.message());
+  const bool is_writer = source.world.rank() == 0;
+  const std::string temporary = directory + ".tmp";
+  Attempt attempt(source.world, "writing '" + directory + "'");
+  if (is_writer) {
+    attempt.run([&] {
+      io::remove_directory(temporary);
+      io::make_directories(temporary);
+      write_model_files(source.model.spec(), temporary);
+    });
+  }
+  write_weights(plan_weights(source.model, source.weights), WeightPrecision::kAsInput,
+                engine_tensors(source.engine, source.weights, is_writer),
+                is_writer ? std::optional(temporary) : std::nullopt, attempt);
+  if (is_writer) {
+    attempt.run([&] {
+      io::make_durable(temporary);
+      io::replace_directory(temporary, directory);
+    });
+  }
+  attempt.agree();
+}
+
+void export_directory(const std::string& checkpoint, const ExportOptions& options) {
+  const StoredModel stored = StoredModel::open(checkpoint);
+  const auto world = dist::ProcessGroup::single();
+  const std::string temporary = options.out + ".tmp";
+  Attempt attempt(*world, "writing '" + options.out + "'");
+  attempt.run([&] {
+    io::remove_directory(temporary);
+    io::make_directories(temporary);
+    write_model_files(stored.spec(), temporary);
+    const auto asked = precision_name(options.precision);
+    if (const auto dtype = asked ? asked : stored.input_dtype()) {
+      set_config_dtype(temporary, *dtype);
     }
-    write_model_files(source.model.spec(), temporary.string());
-    target = temporary;
-  }
-  for (const WeightFile& file : plan_files(source)) {
-    write_weight_file(source, file, target);
-  }
-  if (target) {
-    make_durable(temporary.string());
-    std::error_code error;
-    fs::rename(temporary, final_path, error);
-    if (error) {
-      throw SystemError("renaming '" + temporary.string() + "' to '" + final_path.string() + "': " + error.message());
-    }
-  }
-  source.world.barrier();
+  });
+  write_weights(stored.plan(), options.precision, stored.tensors(), temporary, attempt);
+  attempt.run([&] {
+    io::make_durable(temporary);
+    io::replace_directory(temporary, options.out);
+  });
+  attempt.agree();
 }
 
 }  // namespace stft::checkpoint

@@ -1,8 +1,10 @@
 // The model as a sentence-transformers directory that Python's SentenceTransformer loads.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "checkpoint/model_writer.h"
 #include "checkpoint/pretrained.h"
 #include "dist/process_group.h"
 #include "model/sentence_model.h"
@@ -17,10 +19,26 @@ struct ExportSource {
   dist::ProcessGroup& world;
 };
 
-// Collective: writes `directory`, which must not exist: model.safetensors (each tensor in the input's type, one tensor
-// in memory at a time; tensors of the input that the model does not use are carried), the modules' weights, and the
-// configuration. Files that need no change are copied from the model's directory; weights in other formats are not.
-// Rank 0 writes to a temporary directory beside it, makes it durable and renames. SystemError when that fails.
+// Collective: writes `directory`: model.safetensors (each tensor in the input's type, one tensor in memory at a time;
+// tensors of the input that the model does not use are carried), the modules' weights, and the configuration. Files
+// that need no change are copied from the model's directory; weights in other formats are not. Rank 0 writes to a
+// temporary directory beside it, makes it durable and renames; what had the name is replaced. A rank that fails throws
+// what happened, the others CollectiveError.
 void export_model(const ExportSource& source, const std::string& directory);
+
+struct ExportOptions {
+  WeightPrecision precision = WeightPrecision::kAsInput;
+  std::string out;
+};
+
+// The same from files alone, on one process: a checkpoint of stft (FULL or SHARDED) or a model directory. UserError
+// when the checkpoint is unfinished or damaged (sizes), or the directory is no model.
+void export_directory(const std::string& checkpoint, const ExportOptions& options);
+
+// Parameters gathered from the engine (Collective), carried tensors from the input; these on the writing rank only.
+WholeTensors engine_tensors(shard::ShardEngine& engine, const PretrainedWeights& weights, bool is_writer);
+
+// What the config.json of a model tells as its type.
+std::optional<std::string> input_dtype(const model::ModelSpec& spec);
 
 }  // namespace stft::checkpoint

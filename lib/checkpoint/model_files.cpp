@@ -1,16 +1,15 @@
 #include "checkpoint/model_files.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
 #include "base/error.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/model_writer.h"
+#include "io/directory.h"
 #include "io/file.h"
 #include "io/json.h"
 
@@ -50,12 +49,11 @@ bool is_skipped_folder(const fs::path& path) {
   throw SystemError(std::string(operation) + " '" + path.string() + "': " + error.message());
 }
 
-void make_directory(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) {
-    throw_filesystem("creating directory", path, error);
-  }
+// What a checkpoint holds beside its model.
+bool is_checkpoint_state(const std::string& top) {
+  static const std::array<const char*, 6> kNames = {kManifestFile, kRunStateFile,       kTrainerStateFile,
+                                                    kRecipeFile,   kShardedModelFolder, kOptimizerFolder};
+  return std::find(kNames.begin(), kNames.end(), top) != kNames.end();
 }
 
 // A run inside the model's directory is not copied into its own export. The modules' own folders are written by the
@@ -69,15 +67,15 @@ void copy_files(const model::ModelSpec& spec, const fs::path& to, bool modules_c
     const bool is_module_folder = top.size() > 2 && std::isdigit(static_cast<unsigned char>(top[0])) != 0 &&
                                   top.find('_') != std::string::npos && it->path() != from;
     if (it->is_directory()) {
-      if (is_skipped_folder(it->path()) || io::lies_in(to.string(), it->path().string()) ||
+      if (is_skipped_folder(it->path()) || is_checkpoint_state(top) || io::lies_in(to.string(), it->path().string()) ||
           (modules_changed && is_module_folder)) {
         it.disable_recursion_pending();
       } else {
-        make_directory(to / relative);
+        io::make_directories((to / relative).string());
       }
       continue;
     }
-    if (!it->is_regular_file() || is_weight_file(it->path())) {
+    if (!it->is_regular_file() || is_weight_file(it->path()) || is_checkpoint_state(relative.string())) {
       continue;
     }
     fs::copy_file(it->path(), to / relative, fs::copy_options::overwrite_existing, error);
@@ -136,7 +134,7 @@ bool legacy_keys_suffice(const std::vector<PoolingMode>& modes) {
 
 void write_module(const model::ModuleSpec& module, const fs::path& directory) {
   const fs::path folder = directory / module.path;
-  make_directory(folder);
+  io::make_directories(folder.string());
   if (module.kind == ModuleKind::kPooling) {
     Ordered config = pooling_config(module);
     if (!legacy_keys_suffice(module.pooling)) {
@@ -193,19 +191,6 @@ void write_sentence_configs(const model::ModelSpec& spec, const model::ModelSpec
   }
 }
 
-void sync_path(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    throw_errno("open", path.string(), errno);
-  }
-  const int result = ::fsync(fd);
-  const int error = errno;
-  ::close(fd);
-  if (result != 0) {
-    throw_errno("fsync", path.string(), error);
-  }
-}
-
 }  // namespace
 
 void write_model_files(const model::ModelSpec& spec, const std::string& directory) {
@@ -218,20 +203,17 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
     write_modules(spec, to);
   }
   for (const model::ModuleSpec& module : spec.modules) {
-    make_directory(to / module.path);  // 2_Normalize often has no folder on disk
+    io::make_directories((to / module.path).string());  // 2_Normalize often has no folder on disk
   }
   write_sentence_configs(spec, original, to);
 }
 
-void make_durable(const std::string& directory) {
-  std::error_code error;
-  for (auto it = fs::recursive_directory_iterator(directory, error); !error && it != fs::end(it); it.increment(error)) {
-    sync_path(it->path());
+void set_config_dtype(const std::string& directory, const std::string& dtype) {
+  const std::string path = (fs::path(directory) / "config.json").string();
+  const std::string text = io::read_text_file(path);
+  if (config_dtype(text, path) != dtype) {
+    io::write_file(path, with_config_dtype(text, dtype, path));
   }
-  if (error) {
-    throw_filesystem("reading directory", directory, error);
-  }
-  sync_path(directory);
 }
 
 }  // namespace stft::checkpoint

@@ -12,7 +12,7 @@ namespace stft::checkpoint {
 // directory or the directory lacks them (in the layout that sentence-transformers 2.x to 6.2 load).
 void write_model_files(const model::ModelSpec& spec, const std::string& directory);
 
-// fsync of every file and folder below `directory`.
-void make_durable(const std::string& directory);
+// Writes `dtype` ("float32", ...) into the config.json of `directory`, every other byte kept.
+void set_config_dtype(const std::string& directory, const std::string& dtype);
 
 }  // namespace stft::checkpoint

@@ -18,27 +18,26 @@ namespace {
 using model::ModuleKind;
 
 // Weights are stored under their own names or under the family's, as in a model with a head ("bert.encoder...").
-std::string family_prefix(const io::ModelWeights& weights, const model::ModelSpec& spec,
-                          const std::string& first_name) {
-  if (weights.find(first_name)) {
+std::string family_prefix(const TensorSource& tensors, const model::ModelSpec& spec, const std::string& first_name) {
+  if (tensors.find(first_name)) {
     return "";
   }
   const std::string prefix = io::get_string(spec.config, "model_type", spec.directory + "/config.json") + ".";
-  return weights.find(prefix + first_name) ? prefix : "";
+  return tensors.find(prefix + first_name) ? prefix : "";
 }
 
 // What is wrong with a stored tensor as the source of a parameter; empty when nothing is.
-std::string fault_of(const std::optional<io::StoredTensor>& stored, const model::Parameter& parameter,
+std::string fault_of(const std::optional<TensorDescription>& stored, const model::Parameter& parameter,
                      const std::string& key) {
   if (!stored) {
     return fmt::format("'{}' is missing", key);
   }
-  if (stored->info->shape != parameter.shape) {
-    return fmt::format("'{}' has shape [{}], expected [{}]", key, fmt::join(stored->info->shape, ", "),
+  if (stored->shape != parameter.shape) {
+    return fmt::format("'{}' has shape [{}], expected [{}]", key, fmt::join(stored->shape, ", "),
                        fmt::join(parameter.shape, ", "));
   }
-  if (!is_weight_dtype(stored->info->dtype)) {
-    return fmt::format("'{}' has type {}, expected F32, F16, BF16 or F64", key, io::dtype_name(stored->info->dtype));
+  if (!is_weight_dtype(stored->dtype)) {
+    return fmt::format("'{}' has type {}, expected F32, F16, BF16 or F64", key, io::dtype_name(stored->dtype));
   }
   return {};
 }
@@ -62,6 +61,27 @@ void initialise_dense(const model::Parameter& parameter, const shard::ShardLayou
   }
 }
 
+std::map<int64_t, std::unique_ptr<TensorSource>> open_sources(const model::ModelSpec& spec) {
+  namespace fs = std::filesystem;
+  const fs::path sharded = fs::path(spec.directory) / kShardedModelFolder;
+  std::shared_ptr<const DcpDirectory> checkpoint;
+  if (fs::is_directory(sharded)) {
+    checkpoint = std::make_shared<const DcpDirectory>(DcpDirectory::open(sharded.string()));
+  }
+  std::map<int64_t, std::unique_ptr<TensorSource>> sources;
+  for (size_t i = 0; i < spec.modules.size(); ++i) {
+    const model::ModuleSpec& module = spec.modules[i];
+    const bool has_weights =
+        module.kind == ModuleKind::kTransformer || (module.kind == ModuleKind::kDense && !module.dense.initial_seed);
+    if (has_weights) {
+      const auto index = static_cast<int64_t>(i);
+      sources[index] = checkpoint ? open_sharded(checkpoint, sharded_prefix(index))
+                                  : open_safetensors((fs::path(spec.directory) / module.path).string());
+    }
+  }
+  return sources;
+}
+
 }  // namespace
 
 PretrainedWeights PretrainedWeights::open(const model::SentenceModel& model) {
@@ -69,24 +89,16 @@ PretrainedWeights PretrainedWeights::open(const model::SentenceModel& model) {
   const model::ModelSpec& spec = model.spec();
   result.spec_ = &spec;
   result.table_ = &model.parameters();
-  for (size_t i = 0; i < spec.modules.size(); ++i) {
-    const model::ModuleSpec& module = spec.modules[i];
-    const bool has_weights =
-        module.kind == ModuleKind::kTransformer || (module.kind == ModuleKind::kDense && !module.dense.initial_seed);
-    if (has_weights) {
-      const auto directory = (std::filesystem::path(spec.directory) / module.path).string();
-      result.weights_.emplace(static_cast<int64_t>(i), io::ModelWeights::open(directory));
-    }
-  }
-  const std::string prefix = family_prefix(result.weights_.at(0), spec, model.parameters().front().name);
+  result.tensors_ = open_sources(spec);
+  result.prefix_ = family_prefix(*result.tensors_.at(0), spec, model.parameters().front().name);
   std::vector<std::string> faults;
   for (const model::Parameter& parameter : model.parameters()) {
     ParameterSource source;
-    source.key = (parameter.module == 0 ? prefix : "") + parameter.name;
-    if (const io::ModelWeights* weights = result.weights_of(parameter.module)) {
-      source.stored = weights->find(source.key);
+    source.key = (parameter.module == 0 ? result.prefix_ : "") + parameter.name;
+    if (const TensorSource* tensors = result.source_of(parameter.module)) {
+      source.stored = tensors->find(source.key);
       if (const std::string fault = fault_of(source.stored, parameter, source.key); !fault.empty()) {
-        faults.push_back(fmt::format("{}: {}", weights->path(), fault));
+        faults.push_back(fmt::format("{}: {}", tensors->path(), fault));
       }
     }
     result.sources_.push_back(std::move(source));
@@ -97,9 +109,9 @@ PretrainedWeights PretrainedWeights::open(const model::SentenceModel& model) {
   return result;
 }
 
-const io::ModelWeights* PretrainedWeights::weights_of(int64_t module) const {
-  const auto found = weights_.find(module);
-  return found == weights_.end() ? nullptr : &found->second;
+const TensorSource* PretrainedWeights::source_of(int64_t module) const {
+  const auto found = tensors_.find(module);
+  return found == tensors_.end() ? nullptr : found->second.get();
 }
 
 shard::RowSource PretrainedWeights::source() const {
@@ -111,7 +123,7 @@ shard::RowSource PretrainedWeights::source() const {
                                           at::Tensor destination) {
     const ParameterSource& source = sources_[index.at(&parameter)];
     if (source.stored) {
-      read_as_float(source.stored->rows(layout.first_row, layout.own_rows), source.stored->info->dtype, destination);
+      read_rows_as_float(*source_of(parameter.module), source.key, {layout.first_row, layout.own_rows}, destination);
     } else {
       initialise_dense(parameter, layout, spec_->modules[static_cast<size_t>(parameter.module)].dense, destination);
     }
@@ -126,7 +138,7 @@ std::vector<std::string> PretrainedWeights::unused() const {
     }
   }
   std::vector<std::string> result;
-  for (const auto& [name, tensor] : weights_.at(0).tensors()) {
+  for (const std::string& name : tensors_.at(0)->keys()) {
     if (!used.contains(name)) {
       result.push_back(name);
     }

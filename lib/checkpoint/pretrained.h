@@ -2,11 +2,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "io/weights_index.h"
+#include "checkpoint/tensor_source.h"
 #include "model/sentence_model.h"
 #include "shard/shard_engine.h"
 
@@ -14,16 +15,17 @@ namespace stft::checkpoint {
 
 // Where a parameter comes from.
 struct ParameterSource {
-  std::string key;                         // in its file
-  std::optional<io::StoredTensor> stored;  // none: initialised (a new Dense)
+  std::string key;                          // in its source
+  std::optional<TensorDescription> stored;  // none: initialised (a new Dense)
 };
 
-// Mapped, so a rank reads only the pages of its own rows. Files stay open as long as this lives.
+// Of safetensors files or a SHARDED checkpoint. Mapped, so a rank reads only the pages of its own rows. Files stay open
+// as long as this lives.
 class PretrainedWeights {
  public:
-  // Opens the files of the model's directory and its modules and finds every parameter, with or without the family's
-  // prefix ("bert."). UserError listing all parameters that are missing or have another shape or a type that is not
-  // F32, F16, BF16 or F64.
+  // Opens the files of the model's directory and its modules, or the directory's pytorch_model_fsdp_0 when it is a
+  // SHARDED checkpoint, and finds every parameter, with or without the family's prefix ("bert."). UserError listing all
+  // parameters that are missing or have another shape or a type that is not F32, F16, BF16 or F64.
   static PretrainedWeights open(const model::SentenceModel& model);
 
   // Fills local rows, converted to fp32; a new Dense as torch.nn.Linear (uniform in +-1/sqrt(in_features)), a function
@@ -33,16 +35,20 @@ class PretrainedWeights {
   // In the order of the model's table.
   const std::vector<ParameterSource>& sources() const { return sources_; }
 
-  // The files of module `index`; null when it has none.
-  const io::ModelWeights* weights_of(int64_t module) const;
+  // The tensors of module `index`; null when it has none.
+  const TensorSource* source_of(int64_t module) const;
 
-  // Tensors of the transformer's files that the model does not use; they are carried into exports.
+  // What the transformer's tensors are named with before the model's own names: "" or the family's ("bert.").
+  const std::string& prefix() const { return prefix_; }
+
+  // Tensors of the transformer that the model does not use; they are carried into checkpoints and exports.
   std::vector<std::string> unused() const;
 
  private:
   const model::ModelSpec* spec_ = nullptr;
   const model::ParameterTable* table_ = nullptr;
-  std::map<int64_t, io::ModelWeights> weights_;  // by module
+  std::map<int64_t, std::unique_ptr<TensorSource>> tensors_;  // by module
+  std::string prefix_;
   std::vector<ParameterSource> sources_;
 };
 

@@ -13,21 +13,37 @@ class AdamW final : public Optimizer {
 
   void step(const std::vector<Update>& updates, double learning_rate, double gradient_scale) override {
     const at::NoGradGuard no_grad;
+    make_moments(updates);
+    steps_.fill_(static_cast<double>(++step_count_));
+    update_group(updates, learning_rate, gradient_scale, true);
+    update_group(updates, learning_rate, gradient_scale, false);
+  }
+
+  OptimizerState state(const std::vector<Update>& updates) override {
+    make_moments(updates);
+    OptimizerState state;
+    state.names = {"exp_avg", "exp_avg_sq"};
+    for (const Moments& moments : moments_) {
+      state.tensors.push_back({moments.first, moments.second});
+    }
+    return state;
+  }
+  int64_t steps() const override { return step_count_; }
+  void set_steps(int64_t steps) override { step_count_ = steps; }
+
+ private:
+  struct Moments {
+    at::Tensor first, second;
+  };
+
+  void make_moments(const std::vector<Update>& updates) {
     if (moments_.empty()) {
       for (const Update& update : updates) {
         moments_.push_back({at::zeros_like(update.value), at::zeros_like(update.value)});
       }
     }
     STFT_CHECK(moments_.size() == updates.size(), "the optimizer's tensors changed");
-    steps_.fill_(static_cast<double>(++step_count_));
-    update_group(updates, learning_rate, gradient_scale, true);
-    update_group(updates, learning_rate, gradient_scale, false);
   }
-
- private:
-  struct Moments {
-    at::Tensor first, second;
-  };
 
   void update_group(const std::vector<Update>& updates, double learning_rate, double gradient_scale, bool with_decay) {
     std::vector<at::Tensor> values, gradients, first, second, steps;
@@ -73,10 +89,18 @@ class Sgd final : public Optimizer {
       auto value = update.value;
       value.add_(update.gradient, -learning_rate * gradient_scale);
     }
+    step_count_ += 1;
   }
+
+  OptimizerState state(const std::vector<Update>& updates) override {
+    return {{}, std::vector<std::vector<at::Tensor>>(updates.size())};
+  }
+  int64_t steps() const override { return step_count_; }
+  void set_steps(int64_t steps) override { step_count_ = steps; }
 
  private:
   OptimConfig config_;
+  int64_t step_count_ = 0;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "optim/optim_config.h"
@@ -18,9 +19,21 @@ struct Update {
   bool has_weight_decay = true;
 };
 
+// What an optimizer keeps beside the parameters, for checkpoints. The tensors are the optimizer's own memory.
+struct OptimizerState {
+  std::vector<std::string> names;                // as in torch.optim: "exp_avg", "exp_avg_sq"; none: no state
+  std::vector<std::vector<at::Tensor>> tensors;  // of each update, one a name; flat, of the size of its value
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+
+  // The state of the tensors of `updates`; zeros when there was no step yet.
+  virtual OptimizerState state(const std::vector<Update>& updates) = 0;
+  // Steps taken so far; they correct the moments' bias.
+  virtual int64_t steps() const = 0;
+  virtual void set_steps(int64_t steps) = 0;
 
   // One step. `updates` has the same tensors in the same order at every call. Every gradient counts as multiplied by
   // `gradient_scale` (clipping).

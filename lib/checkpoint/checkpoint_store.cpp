@@ -1,0 +1,228 @@
+#include "checkpoint/checkpoint_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.h"
+#include "io/directory.h"
+#include "io/file.h"
+#include "io/json.h"
+
+namespace stft::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPrefix = "checkpoint-";
+constexpr const char* kStalePrefix = "stale-";
+constexpr const char* kBestFile = "best.json";
+
+std::string join(const std::string& directory, const std::string& name) {
+  return (fs::path(directory) / name).string();
+}
+
+std::vector<std::string> names_in(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (auto it = fs::directory_iterator(directory, error); !error && it != fs::end(it); it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_better(const Score& a, const Score& b) {
+  return a.greater_is_better ? a.value > b.value : a.value < b.value;
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) {
+  return kPrefix + std::to_string(step);
+}
+
+std::optional<int64_t> checkpoint_step(const std::string& name) {
+  const std::string prefix = kPrefix;
+  if (!name.starts_with(prefix)) {
+    return std::nullopt;
+  }
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, step);
+  // The name that checkpoint_name gives and no other spelling of the number.
+  return error == std::errc() && stop == end && checkpoint_name(step) == name && step >= 0 ? std::optional(step)
+                                                                                           : std::nullopt;
+}
+
+std::vector<int64_t> checkpoint_steps(const std::string& run_directory) {
+  std::vector<int64_t> steps;
+  for (const std::string& name : names_in(run_directory)) {
+    if (const auto step = checkpoint_step(name); step && fs::is_directory(join(run_directory, name))) {
+      steps.push_back(*step);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::vector<std::string> checkpoint_faults(const std::string& directory, FileCheck check) {
+  try {
+    const auto manifest = read_manifest(directory);
+    if (!manifest) {
+      return {fmt::format("'{}' has no {}: it is unfinished, or not a checkpoint of stft", directory, kManifestFile)};
+    }
+    return file_faults(directory, *manifest, check);
+  } catch (const UserError& error) {
+    return {error.what()};
+  }
+}
+
+NewestCheckpoint newest_checkpoint(const std::string& run_directory) {
+  NewestCheckpoint result;
+  auto steps = checkpoint_steps(run_directory);
+  std::reverse(steps.begin(), steps.end());
+  for (const int64_t step : steps) {
+    const std::string name = checkpoint_name(step);
+    const std::string path = join(run_directory, name);
+    const auto faults = checkpoint_faults(path, FileCheck::kChecksums);
+    if (!faults.empty()) {
+      result.skipped.push_back(name + ": " + faults.front());
+    } else if (!read_manifest(path)->has_optimizer) {
+      result.skipped.push_back(name + ": it holds the model only (save_only_model)");
+    } else {
+      result.path = path;
+      break;
+    }
+  }
+  return result;
+}
+
+std::optional<BestCheckpoint> read_best(const std::string& run_directory) {
+  const std::string path = join(run_directory, kBestFile);
+  if (!fs::exists(path)) {
+    return std::nullopt;
+  }
+  const io::Json json = io::read_json_file(path);
+  BestCheckpoint best{io::get_string(json, "checkpoint", path), io::get_string(json, "metric", path),
+                      io::get_double(json, "value", path)};
+  if (!checkpoint_step(best.checkpoint)) {
+    throw UserError(path + ": checkpoint: found \"" + best.checkpoint + "\", expected a name as \"checkpoint-50\"");
+  }
+  return best;
+}
+
+void write_best(const std::string& run_directory, const BestCheckpoint& best) {
+  const nlohmann::ordered_json json = {{"checkpoint", best.checkpoint}, {"metric", best.metric}, {"value", best.value}};
+  io::write_file(join(run_directory, kBestFile), json.dump() + "\n");
+}
+
+void remove_best(const std::string& run_directory) {
+  std::error_code error;
+  fs::remove(join(run_directory, kBestFile), error);
+  if (error) {
+    throw SystemError("removing '" + join(run_directory, kBestFile) + "': " + error.message());
+  }
+}
+
+FoundBest find_best(const std::string& run_directory) {
+  FoundBest result;
+  const auto pointer = read_best(run_directory);
+  std::optional<std::pair<std::string, Score>> found;
+  for (const int64_t step : checkpoint_steps(run_directory)) {
+    const std::string name = checkpoint_name(step);
+    const std::string path = join(run_directory, name);
+    const auto faults = checkpoint_faults(path, FileCheck::kChecksums);
+    if (!faults.empty()) {
+      result.skipped.push_back(name + ": " + faults.front());
+      continue;
+    }
+    const auto score = read_manifest(path)->score;
+    if (!score || (pointer && score->metric != pointer->metric)) {
+      result.skipped.push_back(name + ": it has no score" + (pointer ? " by " + pointer->metric : ""));
+      continue;
+    }
+    if (pointer && name == pointer->checkpoint) {
+      return {path, {pointer->metric, pointer->value, score->greater_is_better}, result.skipped, false};
+    }
+    if (!found || is_better(*score, found->second)) {
+      found = {path, *score};
+    }
+  }
+  if (!found) {
+    std::string looked_at;
+    for (const std::string& line : result.skipped) {
+      looked_at += "\n  " + line;
+    }
+    throw UserError("'" + run_directory + "' has no complete checkpoint with a score" +
+                    (looked_at.empty() ? "; the run saved none" : ":" + looked_at));
+  }
+  if (pointer) {
+    result.skipped.insert(result.skipped.begin(), pointer->checkpoint + ": best.json names it, but it is not usable");
+  }
+  return {found->first, found->second, result.skipped, true};
+}
+
+void rotate_checkpoints(const std::string& run_directory, int64_t limit, const std::optional<std::string>& best) {
+  const auto steps = checkpoint_steps(run_directory);
+  auto left = static_cast<int64_t>(steps.size());
+  for (const int64_t step : steps) {
+    const std::string name = checkpoint_name(step);
+    if (left <= limit || step == steps.back()) {
+      return;
+    }
+    if (name != best) {
+      io::remove_directory(join(run_directory, name));
+      left -= 1;
+    }
+  }
+}
+
+void clean_leftovers(const std::string& run_directory) {
+  for (const std::string& name : names_in(run_directory)) {
+    const size_t dot = name.find('.');
+    const std::string whole = name.substr(0, dot);
+    if (dot == std::string::npos || !(checkpoint_step(whole) || whole == "final")) {
+      continue;
+    }
+    if (name.substr(dot) == ".old" && io::recover_directory(join(run_directory, whole))) {
+      continue;
+    }
+    std::error_code error;
+    fs::remove_all(join(run_directory, name), error);
+    if (error) {
+      throw SystemError("removing '" + join(run_directory, name) + "': " + error.message());
+    }
+  }
+}
+
+void set_aside_after(const std::string& run_directory, int64_t step) {
+  for (const int64_t other : checkpoint_steps(run_directory)) {
+    if (other > step) {
+      const std::string name = checkpoint_name(other);
+      io::remove_directory(join(run_directory, kStalePrefix + name));
+      std::error_code error;
+      fs::rename(join(run_directory, name), join(run_directory, kStalePrefix + name), error);
+      if (error) {
+        throw SystemError("renaming '" + join(run_directory, name) + "': " + error.message());
+      }
+    }
+  }
+}
+
+void remove_set_aside(const std::string& run_directory, int64_t step) {
+  const std::string prefix = kStalePrefix;
+  for (const std::string& name : names_in(run_directory)) {
+    if (name.starts_with(prefix)) {
+      const auto of_name = checkpoint_step(name.substr(prefix.size()));
+      if (of_name && *of_name <= step) {
+        io::remove_directory(join(run_directory, name));
+      }
+    }
+  }
+}
+
+}  // namespace stft::checkpoint

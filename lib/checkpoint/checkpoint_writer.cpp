@@ -1,0 +1,202 @@
+#include "checkpoint/checkpoint_writer.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/export_model.h"
+#include "checkpoint/model_files.h"
+#include "checkpoint/model_writer.h"
+#include "io/directory.h"
+#include "io/file.h"
+
+namespace stft::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string join(const std::string& directory, const std::string& name) {
+  return (fs::path(directory) / name).string();
+}
+
+void write_model_sharded(const CheckpointContent& content, const std::string& directory, Attempt& attempt) {
+  ShardedWriter writer(content.ranks.world, directory, attempt);
+  const auto parameters = content.engine.local_parameters();
+  for (const PlannedFile& file : content.manifest.weights) {
+    for (const PlannedTensor& tensor : file.tensors) {
+      ShardedTensor entry;
+      entry.path = {std::string("model"), tensor.sharded_key.substr(std::string("model.").size())};
+      entry.dtype = written_dtype(tensor, WeightPrecision::kMaster);
+      entry.shape = tensor.shape;
+      if (tensor.is_parameter) {
+        const shard::LocalParameter& local = parameters[static_cast<size_t>(tensor.parameter)];
+        const RowRange rows = rows_to_write(local.layout, content.ranks.replicate);
+        const auto* data = static_cast<const std::byte*>(local.value.const_data_ptr());
+        const int64_t first = (rows.first - local.layout.first_row) * local.layout.row_numel;
+        const int64_t count = rows.count * local.layout.row_numel;
+        writer.add_rows(std::move(entry), rows, {data + first * 4, static_cast<size_t>(count * 4)});
+      } else if (content.ranks.world.rank() == 0) {
+        const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
+        writer.add_rows(std::move(entry), {0, rows}, content.weights.source_of(file.module)->read(tensor.key));
+      } else {
+        writer.add_rows(std::move(entry), {0, 0}, {});
+      }
+    }
+  }
+  writer.finish();
+}
+
+// Rank 0: the directory with everything that no rank shares.
+void write_common_files(const CheckpointContent& content, const std::string& directory) {
+  io::remove_directory(directory);
+  io::make_directories(directory);
+  const bool is_full = content.manifest.state_dict_type == StateDictType::kFull;
+  write_model_files(content.model.spec(), directory);
+  if (!is_full) {
+    io::make_directories(join(directory, kShardedModelFolder));
+  } else if (content.manifest.input_dtype) {
+    set_config_dtype(directory, "float32");
+  }
+  if (content.optimizer) {
+    io::make_directories(join(directory, kOptimizerFolder));
+  }
+  for (const auto& [name, text] : content.texts) {
+    io::write_file(join(directory, name), text);
+  }
+}
+
+// The files that each rank wrote by itself.
+std::vector<std::string> files_of_rank(const CheckpointContent& content, int64_t rank) {
+  std::vector<std::string> files;
+  const std::string name = dcp_file_name(static_cast<int>(rank));
+  if (content.manifest.state_dict_type == StateDictType::kSharded) {
+    files.push_back(join(kShardedModelFolder, name));
+  }
+  if (content.optimizer) {
+    files.push_back(join(kOptimizerFolder, name));
+  }
+  return files;
+}
+
+uint64_t checksum_value(const std::string& text) {
+  uint64_t value = 0;
+  const size_t colon = text.find(':');
+  std::from_chars(text.data() + colon + 1, text.data() + text.size(), value, 16);
+  return value;
+}
+
+std::string checksum_text(uint64_t value) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text = "xxh3:0000000000000000";
+  for (size_t i = 0; i < 16; ++i) {
+    text[text.size() - 1 - i] = kDigits[(value >> (4 * i)) & 15];
+  }
+  return text;
+}
+
+// Collective: every rank reads the files it wrote, so that no rank reads them all.
+std::vector<ManifestFile> describe_shards(const CheckpointContent& content, const std::string& directory,
+                                          Attempt& attempt) {
+  dist::ProcessGroup& world = content.ranks.world;
+  const auto names = files_of_rank(content, world.rank());
+  const auto count = static_cast<int64_t>(names.size());
+  if (count == 0) {
+    return {};
+  }
+  auto mine = at::zeros({count, 2}, at::kLong);
+  attempt.run([&] {
+    const auto described = describe_files(directory, names);
+    for (int64_t i = 0; i < count; ++i) {
+      const ManifestFile& file = described[static_cast<size_t>(i)];
+      mine.data_ptr<int64_t>()[2 * i] = static_cast<int64_t>(file.size);
+      mine.data_ptr<int64_t>()[2 * i + 1] = static_cast<int64_t>(checksum_value(file.checksum));
+    }
+  });
+  auto all = at::empty({world.size(), count, 2}, at::kLong);
+  world.all_gather(all, mine).wait();
+  std::vector<ManifestFile> files;
+  for (int64_t rank = 0; rank < world.size(); ++rank) {
+    const auto of_rank = files_of_rank(content, rank);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t* entry = all.data_ptr<int64_t>() + (rank * count + i) * 2;
+      files.push_back({of_rank[static_cast<size_t>(i)], static_cast<uint64_t>(entry[0]),
+                       checksum_text(static_cast<uint64_t>(entry[1]))});
+    }
+  }
+  return files;
+}
+
+// Rank 0: the manifest of all files, then the name.
+void seal(Manifest manifest, std::vector<ManifestFile> shards, const std::string& temporary,
+          const std::string& directory) {
+  std::set<std::string> known;
+  for (const ManifestFile& file : shards) {
+    known.insert(file.path);
+  }
+  std::vector<std::string> others;
+  for (const auto& entry : fs::recursive_directory_iterator(temporary)) {
+    const std::string path = entry.path().lexically_relative(temporary).string();
+    if (entry.is_regular_file() && !known.contains(path)) {
+      others.push_back(path);
+    }
+  }
+  manifest.files = describe_files(temporary, others);
+  manifest.files.insert(manifest.files.end(), shards.begin(), shards.end());
+  std::sort(manifest.files.begin(), manifest.files.end(),
+            [](const ManifestFile& a, const ManifestFile& b) { return a.path < b.path; });
+  write_manifest(manifest, temporary);
+  io::make_durable(temporary);
+  io::replace_directory(temporary, directory);
+}
+
+}  // namespace
+
+void write_checkpoint(const CheckpointContent& content, const std::string& directory) {
+  dist::ProcessGroup& world = content.ranks.world;
+  const bool is_first = world.rank() == 0;
+  const std::string temporary = directory + ".tmp";
+  Attempt attempt(world, "saving '" + directory + "'");
+  CheckpointContent filled = content;
+  filled.manifest.world_size = world.size();
+  filled.manifest.has_optimizer = content.optimizer.has_value();
+  filled.manifest.weights = plan_weights(content.model, content.weights);
+  filled.manifest.input_dtype = input_dtype(content.model.spec());
+  try {
+    if (is_first) {
+      attempt.run([&] { write_common_files(filled, temporary); });
+    }
+    attempt.agree();  // the directory exists
+    if (filled.manifest.state_dict_type == StateDictType::kSharded) {
+      write_model_sharded(filled, join(temporary, kShardedModelFolder), attempt);
+    } else {
+      write_weights(filled.manifest.weights, WeightPrecision::kMaster,
+                    engine_tensors(content.engine, content.weights, is_first),
+                    is_first ? std::optional(temporary) : std::nullopt, attempt);
+    }
+    attempt.agree();
+    if (content.optimizer) {
+      ShardedWriter writer(world, join(temporary, kOptimizerFolder), attempt);
+      add_optimizer(writer, *content.optimizer, content.engine, content.ranks.replicate);
+      writer.finish();
+    }
+    auto shards = describe_shards(filled, temporary, attempt);
+    attempt.agree();  // every rank's part is on disk
+    if (is_first) {
+      attempt.run([&] { seal(filled.manifest, std::move(shards), temporary, directory); });
+    }
+    attempt.agree();  // the checkpoint has its name
+  } catch (...) {
+    if (is_first) {
+      std::error_code ignored;  // the failure that is under way says more; a full disk gets its space back
+      fs::remove_all(temporary, ignored);
+    }
+    throw;
+  }
+}
+
+}  // namespace stft::checkpoint

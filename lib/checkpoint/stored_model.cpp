@@ -1,0 +1,137 @@
+#include "checkpoint/stored_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint_store.h"
+#include "checkpoint/export_model.h"
+#include "io/file.h"
+
+namespace stft::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A directory without a manifest: every tensor of its files, as it is.
+WeightPlan plan_of_files(const model::ModelSpec& spec,
+                         const std::map<int64_t, std::unique_ptr<TensorSource>>& sources) {
+  WeightPlan plan;
+  for (const auto& [module, source] : sources) {
+    PlannedFile file;
+    file.module = module;
+    file.path = (fs::path(spec.modules[static_cast<size_t>(module)].path) / "model.safetensors").string();
+    file.metadata = source->metadata();
+    for (const std::string& key : source->keys()) {
+      const auto found = source->find(key);
+      file.tensors.push_back({key, sharded_prefix(module) + key, found->dtype, found->shape, true, -1});
+    }
+    plan.push_back(std::move(file));
+  }
+  return plan;
+}
+
+bool has_weights(const model::ModuleSpec& module) {
+  return module.kind == model::ModuleKind::kTransformer || module.kind == model::ModuleKind::kDense;
+}
+
+}  // namespace
+
+StoredModel StoredModel::open(const std::string& directory) {
+  if (!fs::is_directory(directory)) {
+    throw UserError("'" + directory + "' is not a directory");
+  }
+  StoredModel result;
+  result.directory_ = directory;
+  result.manifest_ = read_manifest(directory);
+  const std::string sharded = (fs::path(directory) / kShardedModelFolder).string();
+  result.is_sharded_ = fs::is_directory(sharded);
+  if (result.is_sharded_ && !result.manifest_) {
+    throw UserError(
+        fmt::format("'{}' has no {}: the checkpoint is unfinished, or was not written by stft (reading "
+                    "other SHARDED checkpoints is not available yet)",
+                    directory, kManifestFile));
+  }
+  if (result.manifest_) {
+    const auto faults = file_faults(directory, *result.manifest_, FileCheck::kSizes);
+    if (!faults.empty()) {
+      throw UserError(fmt::format("'{}' is incomplete:\n{}", directory, fmt::join(faults, "\n")));
+    }
+  }
+  result.spec_ = model::read_model_spec(directory);
+  if (result.is_sharded_) {
+    result.sources_[0] = open_sharded(std::make_shared<const DcpDirectory>(DcpDirectory::open(sharded)), "");
+  } else {
+    for (size_t i = 0; i < result.spec_.modules.size(); ++i) {
+      if (has_weights(result.spec_.modules[i])) {
+        result.sources_[static_cast<int64_t>(i)] =
+            open_safetensors((fs::path(directory) / result.spec_.modules[i].path).string());
+      }
+    }
+  }
+  if (result.manifest_) {
+    result.plan_ = result.manifest_->weights;
+    result.input_dtype_ = result.manifest_->input_dtype;
+  } else {
+    result.plan_ = plan_of_files(result.spec_, result.sources_);
+    result.input_dtype_ = checkpoint::input_dtype(result.spec_);
+  }
+  std::vector<std::string> missing;
+  for (const PlannedFile& file : result.plan_) {
+    for (const PlannedTensor& tensor : file.tensors) {
+      const Place place = result.place_of(file, tensor);
+      const auto found = place.source != nullptr ? place.source->find(place.key) : std::nullopt;
+      if (!found || found->shape != tensor.shape) {
+        missing.push_back(fmt::format("'{}' {}", place.key, found ? "has another shape" : "is missing"));
+      }
+      result.by_sharded_key_[tensor.sharded_key] = place;
+    }
+  }
+  if (!missing.empty()) {
+    throw UserError(fmt::format("'{}' does not hold what its manifest says:\n{}", directory, fmt::join(missing, "\n")));
+  }
+  return result;
+}
+
+StoredModel::Place StoredModel::place_of(const PlannedFile& file, const PlannedTensor& tensor) const {
+  const auto source = sources_.find(is_sharded_ ? 0 : file.module);
+  return {source == sources_.end() ? nullptr : source->second.get(), is_sharded_ ? tensor.sharded_key : tensor.key};
+}
+
+WholeTensors StoredModel::tensors() const {
+  return [this](const PlannedFile& file, const PlannedTensor& tensor) {
+    const Place place = place_of(file, tensor);
+    return read_whole(*place.source, place.key);
+  };
+}
+
+std::vector<std::byte> StoredModel::read_rows(const PlannedFile& file, const PlannedTensor& tensor,
+                                              RowRange rows) const {
+  const Place place = place_of(file, tensor);
+  auto description = *place.source->find(place.key);
+  if (!description.shape.empty()) {
+    description.shape.front() = rows.count;
+  }
+  std::vector<std::byte> bytes(*io::tensor_bytes(description.dtype, description.shape));
+  place.source->read_rows(place.key, rows.first, rows.count, bytes);
+  return bytes;
+}
+
+shard::RowSource StoredModel::rows() const {
+  return [this](const model::Parameter& parameter, const shard::ShardLayout& layout, at::Tensor destination) {
+    const std::string key = sharded_prefix(parameter.module) + parameter.name;
+    const auto found = by_sharded_key_.find(key);
+    const auto description =
+        found == by_sharded_key_.end() ? std::nullopt : found->second.source->find(found->second.key);
+    if (!description || description->shape != parameter.shape) {
+      throw UserError(fmt::format("'{}': the tensor '{}' is missing or has another shape than the model's [{}]",
+                                  directory_, key, fmt::join(parameter.shape, ", ")));
+    }
+    read_rows_as_float(*found->second.source, found->second.key, {layout.first_row, layout.own_rows}, destination);
+  };
+}
+
+}  // namespace stft::checkpoint

@@ -1,0 +1,176 @@
+#include "checkpoint/weight_plan.h"
+
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/dtype.h"
+
+namespace stft::checkpoint {
+namespace {
+
+using io::Json;
+
+// Carried tensors are named as sentence-transformers' state dict names them, without the family's prefix, unless that
+// name is taken.
+std::string carried_key(const std::string& name, const std::string& prefix, const std::set<std::string>& taken) {
+  const std::string bare = !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+  const std::string key = sharded_prefix(0) + bare;
+  return taken.contains(key) ? sharded_prefix(0) + name : key;
+}
+
+[[noreturn]] void throw_malformed(const std::string& origin, const std::string& what) {
+  throw UserError(origin + ": weights: " + what);
+}
+
+PlannedTensor tensor_from_json(const Json& json, const std::string& origin) {
+  PlannedTensor tensor;
+  tensor.key = io::get_string(json, "key", origin);
+  tensor.sharded_key = io::get_string(json, "sharded_key", origin);
+  const std::string dtype = io::get_string(json, "dtype", origin);
+  const auto known = io::dtype_from_name(dtype);
+  if (!known) {
+    throw_malformed(origin, "'" + dtype + "' is no dtype");
+  }
+  tensor.dtype = *known;
+  tensor.is_parameter = io::get_bool(json, "trained", origin);
+  const auto shape = json.find("shape");
+  if (shape == json.end() || !shape->is_array()) {
+    throw_malformed(origin, "'" + tensor.key + "' has no shape");
+  }
+  for (const Json& size : *shape) {
+    if (!size.is_number_unsigned()) {
+      throw_malformed(origin, "'" + tensor.key + "' has a malformed shape");
+    }
+    tensor.shape.push_back(size.get<int64_t>());
+  }
+  if (!io::tensor_bytes(tensor.dtype, tensor.shape)) {
+    throw_malformed(origin, "'" + tensor.key + "' is too large");
+  }
+  return tensor;
+}
+
+// A file below the directory, under a name that cannot leave it.
+bool is_safe_path(const std::string& text) {
+  const std::filesystem::path path(text);
+  if (text.empty() || path.is_absolute()) {
+    return false;
+  }
+  for (const auto& part : path) {
+    if (part == "..") {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeights& weights) {
+  std::map<int64_t, PlannedFile> by_module;
+  std::set<std::string> taken;
+  const auto& table = model.parameters();
+  for (size_t i = 0; i < table.size(); ++i) {
+    const ParameterSource& from = weights.sources()[i];
+    PlannedTensor tensor;
+    tensor.key = from.key;
+    tensor.sharded_key = sharded_prefix(table[i].module) + table[i].name;
+    tensor.dtype = from.stored ? from.stored->dtype : io::Dtype::kF32;
+    tensor.shape = table[i].shape;
+    tensor.is_parameter = true;
+    tensor.parameter = static_cast<int64_t>(i);
+    taken.insert(tensor.sharded_key);
+    by_module[table[i].module].tensors.push_back(std::move(tensor));
+  }
+  for (const std::string& name : weights.unused()) {
+    const auto stored = weights.source_of(0)->find(name);
+    PlannedTensor tensor;
+    tensor.key = name;
+    tensor.sharded_key = carried_key(name, weights.prefix(), taken);
+    tensor.dtype = stored->dtype;
+    tensor.shape = stored->shape;
+    taken.insert(tensor.sharded_key);
+    by_module[0].tensors.push_back(std::move(tensor));
+  }
+  WeightPlan plan;
+  for (auto& [module, file] : by_module) {
+    const std::string& folder = model.spec().modules[static_cast<size_t>(module)].path;
+    file.module = module;
+    file.path = (std::filesystem::path(folder) / "model.safetensors").string();
+    if (const TensorSource* source = weights.source_of(module)) {
+      file.metadata = source->metadata();
+    }
+    plan.push_back(std::move(file));
+  }
+  return plan;
+}
+
+Json to_json(const WeightPlan& plan) {
+  Json files = Json::array();
+  for (const PlannedFile& file : plan) {
+    Json tensors = Json::array();
+    for (const PlannedTensor& tensor : file.tensors) {
+      tensors.push_back({{"key", tensor.key},
+                         {"sharded_key", tensor.sharded_key},
+                         {"dtype", io::dtype_name(tensor.dtype)},
+                         {"shape", tensor.shape},
+                         {"trained", tensor.is_parameter}});
+    }
+    files.push_back(
+        {{"module", file.module}, {"path", file.path}, {"metadata", file.metadata}, {"tensors", std::move(tensors)}});
+  }
+  return files;
+}
+
+WeightPlan weight_plan_from_json(const Json& json, const std::string& origin) {
+  if (!json.is_array() || json.empty()) {
+    throw_malformed(origin, "expected a list of files");
+  }
+  WeightPlan plan;
+  for (const Json& entry : json) {
+    PlannedFile file;
+    file.module = io::get_int(entry, "module", origin);
+    file.path = io::get_string(entry, "path", origin);
+    if (!is_safe_path(file.path)) {
+      throw_malformed(origin, "'" + file.path + "' is no path inside the directory");
+    }
+    const auto metadata = entry.find("metadata");
+    if (metadata == entry.end() || !metadata->is_object()) {
+      throw_malformed(origin, "'" + file.path + "' has no metadata");
+    }
+    for (const auto& [key, value] : metadata->items()) {
+      file.metadata[key] = io::get_string(*metadata, key, origin);
+    }
+    const auto tensors = entry.find("tensors");
+    if (tensors == entry.end() || !tensors->is_array()) {
+      throw_malformed(origin, "'" + file.path + "' has no tensors");
+    }
+    for (const Json& tensor : *tensors) {
+      file.tensors.push_back(tensor_from_json(tensor, origin));
+    }
+    plan.push_back(std::move(file));
+  }
+  return plan;
+}
+
+io::Dtype written_dtype(const PlannedTensor& tensor, WeightPrecision precision) {
+  if (!is_weight_dtype(tensor.dtype)) {
+    return tensor.dtype;
+  }
+  switch (precision) {
+    case WeightPrecision::kAsInput:
+      return tensor.dtype;
+    case WeightPrecision::kMaster:
+      return tensor.is_parameter ? io::Dtype::kF32 : tensor.dtype;
+    case WeightPrecision::kFloat32:
+      return io::Dtype::kF32;
+    case WeightPrecision::kBFloat16:
+      return io::Dtype::kBF16;
+    case WeightPrecision::kFloat16:
+      return io::Dtype::kF16;
+  }
+  throw_internal("known precision", "");
+}
+
+}  // namespace stft::checkpoint

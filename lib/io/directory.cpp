@@ -1,0 +1,120 @@
+#include "io/directory.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace stft::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void throw_code(const char* operation, const fs::path& path, const std::error_code& error) {
+  throw SystemError(std::string(operation) + " '" + path.string() + "': " + error.message());
+}
+
+void sync_path(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    throw_errno("open", path.string(), errno);
+  }
+  const int result = ::fsync(descriptor);
+  const int error = errno;
+  ::close(descriptor);
+  // Some file systems cannot sync a directory and say EINVAL; a rename stands all the same.
+  if (result != 0 && error != EINVAL) {
+    throw_errno("fsync", path.string(), error);
+  }
+}
+
+fs::path parent_of(const fs::path& path) {
+  const fs::path parent = path.parent_path();
+  return parent.empty() ? fs::path(".") : parent;
+}
+
+void rename_path(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) {
+    throw_code("renaming to", to, error);
+  }
+}
+
+fs::path with_suffix(const fs::path& path, const char* suffix) {
+  fs::path result = path;
+  result += suffix;
+  return result;
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) {
+    throw_code("removing", path, error);
+  }
+}
+
+}  // namespace
+
+void make_directories(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    throw_code("creating directory", path, error);
+  }
+}
+
+void replace_directory(const std::string& from, const std::string& to) {
+  const fs::path old = with_suffix(to, ".old");
+  remove_tree(old);
+  if (!fs::exists(to)) {
+    rename_path(from, to);
+  } else if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    rename_path(from, old);
+  } else {
+    rename_path(to, old);
+    rename_path(from, to);
+  }
+  sync_path(parent_of(to));
+  remove_tree(old);
+}
+
+bool recover_directory(const std::string& path) {
+  const fs::path old = with_suffix(path, ".old");
+  if (!fs::exists(old) || fs::exists(path)) {
+    return false;
+  }
+  rename_path(old, path);
+  return true;
+}
+
+void remove_directory(const std::string& path) {
+  if (!fs::exists(fs::symlink_status(path))) {
+    return;
+  }
+  const fs::path aside = with_suffix(path, ".removed");
+  remove_tree(aside);
+  rename_path(path, aside);
+  remove_tree(aside);
+}
+
+void make_durable(const std::string& path) {
+  std::error_code error;
+  for (auto it = fs::recursive_directory_iterator(path, error); !error && it != fs::end(it); it.increment(error)) {
+    if (it->is_directory() || it->is_regular_file()) {
+      sync_path(it->path());
+    }
+  }
+  if (error) {
+    throw_code("reading directory", path, error);
+  }
+  sync_path(path);
+}
+
+}  // namespace stft::io
