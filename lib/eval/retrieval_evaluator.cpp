@@ -1,13 +1,14 @@
 #include "eval/retrieval_evaluator.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
-#include <algorithm>
-#include <numeric>
-#include <utility>
+#include <array>
+#include <cctype>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "eval/text_blocks.h"
 #include "eval/top_documents.h"
 
 // Shape suffixes: Q queries, N documents of a block, D embedding width, K kept documents.
@@ -17,50 +18,22 @@ namespace {
 
 constexpr int64_t kDepth = kRankingDepth;
 
-// Texts cut into blocks of similar length; a function of the texts and the size only.
-class Blocks {
- public:
-  Blocks(const std::vector<std::string>& texts, int64_t size) : texts_(texts), size_(size), order_(texts.size()) {
-    std::iota(order_.begin(), order_.end(), int64_t{0});
-    std::stable_sort(order_.begin(), order_.end(), [&](int64_t a, int64_t b) { return length(a) < length(b); });
-  }
+// The peer's column order within one similarity: precision and recall in turn, then mrr, ndcg, map.
+constexpr std::array<size_t, kIrMetricCount> kCsvOrder = {0, 1, 2, 3, 4, 8, 5, 9, 6, 10, 7, 11, 13, 12, 14};
 
-  int64_t count() const { return (static_cast<int64_t>(order_.size()) + size_ - 1) / size_; }
+// Positions among ir_metric_names() of what a person looks at first.
+constexpr std::array<size_t, 5> kShown = {kNdcg10, 0, 11, 13, 14};
 
-  std::span<const int64_t> indices(int64_t block) const {
-    const auto begin = static_cast<size_t>(block * size_);
-    return std::span(order_).subspan(begin, std::min(static_cast<size_t>(size_), order_.size() - begin));
-  }
-
-  std::vector<const std::string*> texts(int64_t block) const {
-    std::vector<const std::string*> result;
-    for (const int64_t index : indices(block)) {
-      result.push_back(&texts_[static_cast<size_t>(index)]);
-    }
-    return result;
-  }
-
- private:
-  size_t length(int64_t index) const { return texts_[static_cast<size_t>(index)].size(); }
-
-  const std::vector<std::string>& texts_;
-  int64_t size_;
-  std::vector<int64_t> order_;
-};
-
-// Prompts by role as sentence-transformers' encode_query and encode_document choose them.
-std::string prompt_for(const model::ModelSpec& spec, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (const auto found = spec.prompts.find(name); found != spec.prompts.end()) {
-      return found->second;
+// "accuracy@1" -> "Accuracy@1", "ndcg@10" -> "NDCG@10": as the peer's columns.
+std::string csv_name(std::string metric) {
+  const bool is_acronym = metric.starts_with("ndcg") || metric.starts_with("mrr") || metric.starts_with("map");
+  for (char& c : metric) {
+    c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    if (!is_acronym) {
+      break;
     }
   }
-  if (spec.default_prompt_name) {
-    if (const auto found = spec.prompts.find(*spec.default_prompt_name); found != spec.prompts.end()) {
-      return found->second;
-    }
-  }
-  return {};
+  return metric;
 }
 
 at::Tensor prepare(at::Tensor vectors_ND, model::Similarity similarity, std::optional<int64_t> truncate_dim) {
@@ -109,23 +82,13 @@ std::vector<RankedList> merge(const TopDocuments& kept, int64_t queries, std::sp
 
 }  // namespace
 
-double EvaluationResult::primary_value() const {
-  for (const auto& [name, value] : values) {
-    if (name == primary) {
-      return value;
-    }
-  }
-  throw_internal("the primary metric is among the values", primary);
-}
-
-RetrievalEvaluator::RetrievalEvaluator(const EvaluatorConfig& config, int64_t default_batch_size,
-                                       model::Similarity default_similarity)
+RetrievalEvaluator::RetrievalEvaluator(const EvaluatorConfig& config, const EvaluatorDefaults& defaults)
     : config_(config),
-      batch_size_(config.batch_size.value_or(default_batch_size)),
+      batch_size_(config.batch_size.value_or(defaults.batch_size)),
       similarities_(config.similarity_fn_names),
       data_(load_retrieval_data(config)) {
   if (similarities_.empty()) {
-    similarities_.push_back(default_similarity);
+    similarities_.push_back(defaults.similarity);
   }
   for (const model::Similarity similarity : similarities_) {
     if (similarity != model::Similarity::kCosine && similarity != model::Similarity::kDot) {
@@ -135,17 +98,37 @@ RetrievalEvaluator::RetrievalEvaluator(const EvaluatorConfig& config, int64_t de
   }
 }
 
-at::Tensor RetrievalEvaluator::embed_queries(const Embedder& embedder, dist::ProcessGroup& world) const {
-  const Blocks blocks(data_.queries, batch_size_);
+void RetrievalEvaluator::announce(CorpusCache& cache) const {
+  cache.announce(corpus_key());
+}
+
+DataNotes RetrievalEvaluator::notes() const {
+  DataNotes notes;
+  if (data_.unknown_query_rows + data_.unknown_document_rows > 0) {
+    notes.warnings.push_back(fmt::format("{} judgements name unknown queries, {} unknown documents",
+                                         data_.unknown_query_rows, data_.unknown_document_rows));
+  }
+  if (data_.dropped_queries > 0) {
+    notes.infos.push_back(fmt::format("{} queries without a relevant document are left out", data_.dropped_queries));
+  }
+  return notes;
+}
+
+std::optional<at::Tensor> RetrievalEvaluator::embed_queries(const Embedder& embedder, dist::ProcessGroup& world,
+                                                            Interrupt& interrupt) const {
+  const TextBlocks blocks(data_.queries, batch_size_);
   const std::string prompt = prompt_for(embedder.model().spec(), {"query"});
   const auto queries = static_cast<int64_t>(data_.queries.size());
   auto vectors_QD = at::zeros({queries, embedder.model().spec().embedding_dim()}, at::kFloat);
-  for (int64_t block = world.rank(); block < blocks.count(); block += world.size()) {
+  for (int64_t block = world.rank(); block < blocks.count() && !interrupt.requested(); block += world.size()) {
     const auto vectors = embedder.embed(blocks.texts(block), prompt);
     const auto indices = blocks.indices(block);
     for (size_t i = 0; i < indices.size(); ++i) {
       vectors_QD[indices[i]].copy_(vectors[static_cast<int64_t>(i)]);
     }
+  }
+  if (interrupt.agree(world)) {
+    return std::nullopt;
   }
   world.all_reduce_sum(vectors_QD).wait();  // every row has one rank's values and the others' zeros
   return vectors_QD;
@@ -156,31 +139,25 @@ std::string RetrievalEvaluator::corpus_key() const {
   return corpus.path + '\n' + corpus.id_field + '\n' + corpus.text_field + '\n' + std::to_string(batch_size_);
 }
 
-// One ranking a query for each similarity; every block of documents is embedded once.
-std::vector<std::vector<RankedList>> RetrievalEvaluator::rank_documents(const Embedder& embedder,
-                                                                        dist::ProcessGroup& world, CorpusCache& cache,
-                                                                        const at::Tensor& queries_QD) const {
-  const Blocks blocks(data_.corpus, batch_size_);
+std::vector<TopDocuments> RetrievalEvaluator::keep_documents(const Embedder& embedder, const dist::ProcessGroup& world,
+                                                             CorpusCache& cache, const at::Tensor& queries_QD,
+                                                             Interrupt& interrupt) const {
+  const TextBlocks blocks(data_.corpus, batch_size_);
   const std::string prompt = prompt_for(embedder.model().spec(), {"document", "passage", "corpus"});
   const std::string key = corpus_key();
-  const int64_t queries = queries_QD.size(0);
   std::vector<at::Tensor> prepared_queries;
   for (const model::Similarity similarity : similarities_) {
     prepared_queries.push_back(prepare(queries_QD, similarity, config_.truncate_dim));
   }
-  std::vector<TopDocuments> kept(similarities_.size(), TopDocuments(queries, kDepth, data_.id_order));
-  for (int64_t block = world.rank(); block < blocks.count(); block += world.size()) {
+  std::vector<TopDocuments> kept(similarities_.size(), TopDocuments(queries_QD.size(0), kDepth, data_.id_order));
+  for (int64_t block = world.rank(); block < blocks.count() && !interrupt.requested(); block += world.size()) {
     const auto vectors_ND = cache.block(key, block, [&] { return embedder.embed(blocks.texts(block), prompt); });
     for (size_t s = 0; s < similarities_.size(); ++s) {
       const auto documents_ND = prepare(vectors_ND, similarities_[s], config_.truncate_dim);
       offer_block(kept[s], at::mm(prepared_queries[s], documents_ND.t()).contiguous(), blocks.indices(block));
     }
   }
-  std::vector<std::vector<RankedList>> result;
-  for (const TopDocuments& of_similarity : kept) {
-    result.push_back(merge(of_similarity, queries, data_.id_order, world));
-  }
-  return result;
+  return kept;
 }
 
 void RetrievalEvaluator::offer_block(TopDocuments& kept, const at::Tensor& scores_QN,
@@ -197,31 +174,56 @@ void RetrievalEvaluator::offer_block(TopDocuments& kept, const at::Tensor& score
   }
 }
 
-EvaluationResult RetrievalEvaluator::evaluate(const Embedder& embedder, dist::ProcessGroup& world,
-                                              CorpusCache& cache) const {
+CsvRow RetrievalEvaluator::csv_row(const std::vector<IrMetrics>& by_similarity) const {
+  CsvRow row;
+  row.file = "Information-Retrieval_evaluation" + (config_.name.empty() ? "" : "_" + config_.name) + "_results.csv";
+  for (size_t s = 0; s < similarities_.size(); ++s) {
+    for (const size_t place : kCsvOrder) {
+      const auto& [metric, value] = by_similarity[s].values[place];
+      row.cells.emplace_back(model::similarity_name(similarities_[s]) + std::string("-") + csv_name(metric), value);
+    }
+  }
+  return row;
+}
+
+std::optional<EvaluationResult> RetrievalEvaluator::evaluate(const Embedder& embedder, dist::ProcessGroup& world,
+                                                             CorpusCache& cache, Interrupt& interrupt) const {
   const at::NoGradGuard no_grad;
   const double start = monotonic_seconds();
+  const auto queries_QD = embed_queries(embedder, world, interrupt);
+  if (!queries_QD) {
+    return std::nullopt;
+  }
+  const auto kept = keep_documents(embedder, world, cache, *queries_QD, interrupt);
+  if (interrupt.agree(world)) {
+    return std::nullopt;
+  }
   EvaluationResult result;
   result.name = config_.name;
-  result.queries = static_cast<int64_t>(data_.queries.size());
-  result.documents = static_cast<int64_t>(data_.corpus.size());
-  const auto queries_QD = embed_queries(embedder, world);
+  result.rows = queries_QD->size(0);
+  std::vector<IrMetrics> by_similarity;
   double best = -1;
-  const auto ranked = rank_documents(embedder, world, cache, queries_QD);
   for (size_t s = 0; s < similarities_.size(); ++s) {
-    const model::Similarity similarity = similarities_[s];
-    const IrMetrics metrics = ir_metrics(ranked[s], data_.relevant, config_.graded ? Gain::kGraded : Gain::kBinary);
+    const auto ranked = merge(kept[s], result.rows, data_.id_order, world);
+    by_similarity.push_back(ir_metrics(ranked, data_.relevant, config_.graded ? Gain::kGraded : Gain::kBinary));
+    const IrMetrics& metrics = by_similarity.back();
     const std::string prefix =
-        (config_.name.empty() ? "" : config_.name + "_") + model::similarity_name(similarity) + "_";
+        (config_.name.empty() ? "" : config_.name + "_") + model::similarity_name(similarities_[s]) + "_";
     for (const auto& [name, value] : metrics.values) {
       result.values.emplace_back(prefix + name, value);
     }
-    const double ndcg = metrics.values[kNdcg10].second;
-    if (ndcg > best) {
-      best = ndcg;
+    if (metrics.values[kNdcg10].second > best) {
+      best = metrics.values[kNdcg10].second;
       result.primary = prefix + ir_metric_names()[kNdcg10];
       result.per_query = metrics.ndcg_10;
+      result.shown.clear();
+      for (const size_t place : kShown) {
+        result.shown.push_back(metrics.values[place]);
+      }
     }
+  }
+  if (config_.write_csv) {
+    result.csv = csv_row(by_similarity);
   }
   result.seconds = monotonic_seconds() - start;
   return result;

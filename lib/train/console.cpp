@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/log.h"
@@ -11,16 +10,9 @@
 namespace stft::train {
 namespace {
 
-constexpr std::array<const char*, 5> kShown = {"ndcg@10", "accuracy@1", "recall@10", "mrr@10", "map@100"};
-
-std::string value_of(const eval::EvaluationResult& result, const std::string& metric) {
-  const std::string prefix = result.primary.substr(0, result.primary.rfind('_') + 1);
-  for (const auto& [name, value] : result.values) {
-    if (name == prefix + metric) {
-      return fmt::format("{:.4f}", value);
-    }
-  }
-  return "-";
+bool has_equal_columns(const eval::NamedValues& a, const eval::NamedValues& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& left, const auto& right) { return left.first == right.first; });
 }
 
 // Columns padded to their widest cell; the first to the left, the others to the right.
@@ -75,28 +67,37 @@ void show_progress(const Progress& progress, bool is_milestone) {
 }
 
 std::string evaluation_table(const std::vector<eval::EvaluationResult>& results) {
-  std::vector<std::vector<std::string>> rows = {{"evaluator"}};
-  rows.front().insert(rows.front().end(), kShown.begin(), kShown.end());
-  rows.front().emplace_back("queries");
-  for (const auto& result : results) {
-    std::vector<std::string> row = {result.name.empty() ? "-" : result.name};
-    for (const char* metric : kShown) {
-      row.push_back(value_of(result, metric));
+  std::string text;
+  for (size_t first = 0; first < results.size();) {
+    std::vector<std::vector<std::string>> rows = {{"evaluator"}};
+    for (const auto& [label, value] : results[first].shown) {
+      rows.front().push_back(label);
     }
-    row.push_back(format_count(result.queries));
-    rows.push_back(std::move(row));
+    rows.front().emplace_back("rows");
+    size_t i = first;
+    for (; i < results.size() && has_equal_columns(results[i].shown, results[first].shown); ++i) {
+      std::vector<std::string> row = {results[i].name.empty() ? "-" : results[i].name};
+      for (const auto& [label, value] : results[i].shown) {
+        row.push_back(fmt::format("{:.4f}", value));
+      }
+      row.push_back(format_count(results[i].rows));
+      rows.push_back(std::move(row));
+    }
+    text += (text.empty() ? "" : "\n") + render(rows);
+    first = i;
   }
-  return render(rows);
+  return text;
 }
 
 std::string comparison_table(const std::vector<Comparison>& comparisons) {
   std::vector<std::vector<std::string>> rows = {
       {"metric", "before", "after", "change", "95% interval (paired bootstrap)"}};
   for (const Comparison& comparison : comparisons) {
+    const auto& difference = comparison.difference;
     rows.push_back({comparison.metric, fmt::format("{:.4f}", comparison.before),
                     fmt::format("{:.4f}", comparison.after),
-                    fmt::format("{:+.4f}", comparison.difference.mean_difference),
-                    fmt::format("[{:+.4f}, {:+.4f}]", comparison.difference.low, comparison.difference.high)});
+                    fmt::format("{:+.4f}", comparison.after - comparison.before),
+                    difference ? fmt::format("[{:+.4f}, {:+.4f}]", difference->low, difference->high) : "-"});
   }
   return render(rows);
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "eval/evaluator.h"
 #include "eval/ir_metrics.h"
-#include "eval/retrieval_evaluator.h"
 
 namespace stft::train {
 
@@ -23,14 +23,14 @@ struct Progress {
 // One live line on a terminal (every call), a plain line elsewhere (only when `is_milestone`).
 void show_progress(const Progress& progress, bool is_milestone);
 
-// A small table of the main metrics: one row an evaluator.
+// A small table of the main metrics: one row an evaluator, a header for each kind of them.
 std::string evaluation_table(const std::vector<eval::EvaluationResult>& results);
 
 struct Comparison {
   std::string metric;
   double before = 0;
   double after = 0;
-  eval::Interval difference;
+  std::optional<eval::Interval> difference;  // none for a metric that is no mean over queries
 };
 std::string comparison_table(const std::vector<Comparison>& comparisons);
 

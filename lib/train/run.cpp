@@ -105,14 +105,12 @@ void tell_about_data(const Run& run) {
                           fmt::join(run.dataset->ignored_columns(), ", ")));
   }
   for (const auto& evaluator : run.evaluators) {
-    const eval::RetrievalData& data = evaluator->data();
-    if (data.unknown_query_rows + data.unknown_document_rows > 0) {
-      log::warn(fmt::format("evaluator '{}': {} judgements name unknown queries, {} unknown documents",
-                            evaluator->name(), data.unknown_query_rows, data.unknown_document_rows));
+    const eval::DataNotes notes = evaluator->notes();
+    for (const std::string& warning : notes.warnings) {
+      log::warn(fmt::format("evaluator '{}': {}", evaluator->name(), warning));
     }
-    if (data.dropped_queries > 0) {
-      log::info(fmt::format("evaluator '{}': {} queries without a relevant document are left out", evaluator->name(),
-                            data.dropped_queries));
+    for (const std::string& info : notes.infos) {
+      log::info(fmt::format("evaluator '{}': {}", evaluator->name(), info));
     }
   }
 }
@@ -128,8 +126,8 @@ Run read_inputs(recipe::Recipe recipe, int64_t ranks) {
   run.model = std::make_unique<model::SentenceModel>(resolved_spec(r, *run.tokenizer));
   check_model_fits(run);
   for (const eval::EvaluatorConfig& config : r.evaluators) {
-    run.evaluators.push_back(std::make_unique<eval::RetrievalEvaluator>(config, r.train.per_device_eval_batch_size,
-                                                                        run.model->spec().similarity));
+    run.evaluators.push_back(
+        eval::make_evaluator(config, {r.train.per_device_eval_batch_size, run.model->spec().similarity}));
   }
   run.weights = std::make_unique<checkpoint::PretrainedWeights>(checkpoint::PretrainedWeights::open(*run.model));
   return run;
@@ -148,6 +146,10 @@ std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
 }
 
 }  // namespace
+
+model::Layout layout_of(recipe::Packing packing) {
+  return packing == recipe::Packing::kOff ? model::Layout::kPadded : model::Layout::kPacked;
+}
 
 void check_output_dir(const recipe::Recipe& recipe, bool overwrites) {
   const std::string& output_dir = recipe.run.output_dir;

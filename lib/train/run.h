@@ -9,7 +9,7 @@
 #include "data/batch_loader.h"
 #include "data/dataset.h"
 #include "data/step_plan.h"
-#include "eval/retrieval_evaluator.h"
+#include "eval/evaluator.h"
 #include "model/sentence_model.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -28,7 +28,7 @@ struct Run {
   std::unique_ptr<data::Dataset> dataset;
   std::unique_ptr<data::StepPlan> plan;
   std::unique_ptr<model::SentenceModel> model;
-  std::vector<std::unique_ptr<eval::RetrievalEvaluator>> evaluators;
+  std::vector<std::unique_ptr<eval::Evaluator>> evaluators;
   std::unique_ptr<checkpoint::PretrainedWeights> weights;
   std::unique_ptr<shard::ShardEngine> engine;
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -39,6 +39,9 @@ struct Run {
 // Collective: from a resolved recipe and the ranks to a run that is ready for its first step; weights are filled, each
 // rank reading its own rows. UserError for what the recipe's files turn out to be (among them: no step to train).
 Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh);
+
+// How texts lie in a forward pass.
+model::Layout layout_of(recipe::Packing packing);
 
 // Validates everything that the recipe's files hold, as assemble() would, without ranks and without reading weights.
 void check_inputs(const recipe::Recipe& recipe, int64_t ranks);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -45,34 +43,6 @@ std::string to_json(const LogValue& value) {
   return metrics_object(std::get<Metrics>(value));
 }
 
-// "x_cosine_accuracy@1" -> "cosine-Accuracy@1", the column names of the peer.
-std::string csv_column(const std::string& metric, const std::string& evaluator) {
-  std::string name = evaluator.empty() ? metric : metric.substr(evaluator.size() + 1);
-  const size_t split = name.find('_');
-  std::string kind = name.substr(split + 1);
-  if (kind.starts_with("ndcg") || kind.starts_with("mrr") || kind.starts_with("map")) {
-    for (char& c : kind) {
-      c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    }
-  } else {
-    kind[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(kind[0])));
-  }
-  return name.substr(0, split) + "-" + kind;
-}
-
-// The peer's column order within one similarity: precision and recall in turn, then mrr, ndcg, map.
-constexpr std::array<size_t, eval::kIrMetricCount> kCsvOrder = {0, 1, 2, 3, 4, 8, 5, 9, 6, 10, 7, 11, 13, 12, 14};
-
-Metrics in_csv_order(const Metrics& values) {
-  Metrics ordered;
-  for (size_t first = 0; first + kCsvOrder.size() <= values.size(); first += kCsvOrder.size()) {
-    for (const size_t place : kCsvOrder) {
-      ordered.push_back(values[first + place]);
-    }
-  }
-  return ordered;
-}
-
 }  // namespace
 
 std::string to_json_line(const LogFields& fields) {
@@ -108,24 +78,21 @@ void make_output_dir(const std::string& output_dir) {
   }
 }
 
-void write_evaluation_csv(const std::string& output_dir, const eval::EvaluationResult& result, double epoch,
-                          int64_t step) {
+void write_evaluation_csv(const std::string& output_dir, const eval::CsvRow& row, double epoch, int64_t step) {
   const fs::path folder = fs::path(output_dir) / "eval";
   make_output_dir(folder.string());
-  const std::string suffix = result.name.empty() ? "" : "_" + result.name;
-  const fs::path path = folder / ("Information-Retrieval_evaluation" + suffix + "_results.csv");
+  const fs::path path = folder / row.file;
   const bool is_new = !fs::exists(path);
-  const Metrics values = in_csv_order(result.values);
   std::ofstream file(path, std::ios::app);
   if (is_new) {
     file << "epoch,steps";
-    for (const auto& [name, value] : values) {
-      file << "," << csv_column(name, result.name);
+    for (const auto& [column, value] : row.cells) {
+      file << "," << column;
     }
     file << "\n";
   }
   file << fmt::format("{:.9g},{}", epoch, step);
-  for (const auto& [name, value] : values) {
+  for (const auto& [column, value] : row.cells) {
     file << fmt::format(",{:.9g}", value);
   }
   file << "\n" << std::flush;

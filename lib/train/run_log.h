@@ -8,12 +8,12 @@
 #include <variant>
 #include <vector>
 
-#include "eval/retrieval_evaluator.h"
+#include "eval/evaluator.h"
 
 namespace stft::train {
 
 // A number (9 significant digits; null when not finite), an integer, a text, or metrics as one object.
-using Metrics = std::vector<std::pair<std::string, double>>;
+using Metrics = eval::NamedValues;
 using LogValue = std::variant<double, int64_t, std::string, Metrics>;
 using LogFields = std::vector<std::pair<std::string, LogValue>>;
 
@@ -33,10 +33,8 @@ class RunLog {
 // SystemError when the directory cannot be made.
 void make_output_dir(const std::string& output_dir);
 
-// Appends to eval/Information-Retrieval_evaluation[_name]_results.csv below `output_dir`, as sentence-transformers
-// does.
-void write_evaluation_csv(const std::string& output_dir, const eval::EvaluationResult& result, double epoch,
-                          int64_t step);
+// Appends a row to eval/`row.file` below `output_dir`, with a header when the file is new.
+void write_evaluation_csv(const std::string& output_dir, const eval::CsvRow& row, double epoch, int64_t step);
 
 // One JSON object on one line, keys in the given order.
 std::string to_json_line(const LogFields& fields);

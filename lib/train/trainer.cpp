@@ -12,16 +12,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/export_model.h"
-#include "eval/embedder.h"
 #include "io/file.h"
 #include "train/console.h"
 
 namespace stft::train {
 namespace {
-
-model::Layout layout_of(recipe::Packing packing) {
-  return packing == recipe::Packing::kOff ? model::Layout::kPadded : model::Layout::kPacked;
-}
 
 StepOptions step_options(const recipe::Recipe& recipe) {
   StepOptions options;
@@ -74,7 +69,9 @@ void tell_about_batches(bool ranks_candidates, int64_t compared, int64_t accumul
 }  // namespace
 
 Trainer::Trainer(Run& run)
-    : run_(run), runner_(*run.model, *run.engine, *run.optimizer, *run.mesh, step_options(run.recipe)) {
+    : run_(run),
+      runner_(*run.model, *run.engine, *run.optimizer, *run.mesh, step_options(run.recipe)),
+      evaluation_(evaluation_parts(run)) {
   const recipe::TrainConfig& train = run.recipe.train;
   logging_steps_ = interval(train.logging_steps, run.plan->total_steps());
   eval_steps_ = interval(train.eval_steps.value_or(train.logging_steps), run.plan->total_steps());
@@ -192,36 +189,34 @@ bool Trainer::evaluates_after(int64_t step, bool ends_epoch, bool is_last) const
 }
 
 std::vector<eval::EvaluationResult> Trainer::evaluate() {
-  if (run_.evaluators.empty()) {
+  if (!evaluation_.has_work()) {
     return {};
   }
   if (is_writer()) {
     log::live(fmt::format("step {}/{}  evaluating ...", step_, run_.plan->total_steps()));
   }
-  const shard::ShardEngine::KeepUnsharded keep(*run_.engine);
-  const eval::Embedder embedder(*run_.model, *run_.tokenizer, layout_of(run_.recipe.train.packing));
-  std::vector<eval::EvaluationResult> results;
-  Metrics metrics;
-  double seconds = 0;
-  eval::CorpusCache cache;
-  for (const auto& evaluator : run_.evaluators) {
-    cache.announce(evaluator->corpus_key());
-  }
-  for (size_t i = 0; i < run_.evaluators.size(); ++i) {
-    results.push_back(run_.evaluators[i]->evaluate(embedder, run_.mesh->world(), cache));
-    metrics.insert(metrics.end(), results.back().values.begin(), results.back().values.end());
-    seconds += results.back().seconds;
-    if (is_writer() && run_.recipe.evaluators[i].write_csv) {
-      write_evaluation_csv(run_.recipe.run.output_dir, results.back(), epoch_, step_);
+  const auto evaluation = evaluation_.run({});
+  STFT_CHECK(evaluation.has_value(), "nothing stops this evaluation");
+  if (is_writer()) {
+    for (const auto& result : evaluation->results) {
+      for (const std::string& warning : result.warnings) {
+        log::warn(fmt::format("evaluator '{}': {}", result.name, warning));
+      }
+      if (result.csv) {
+        write_evaluation_csv(run_.recipe.run.output_dir, *result.csv, epoch_, step_);
+      }
     }
   }
   if (log_) {
-    log_->write("eval", {{"step", step_}, {"epoch", epoch_}, {"seconds", seconds}, {"metrics", metrics}});
+    log_->write(
+        "eval",
+        {{"step", step_}, {"epoch", epoch_}, {"seconds", evaluation->seconds}, {"metrics", evaluation->metrics}});
   }
   if (is_writer()) {
-    log::info(fmt::format("evaluation at step {} ({:.1f} s)\n{}", step_, seconds, evaluation_table(results)));
+    log::info(fmt::format("evaluation at step {} ({:.1f} s)\n{}", step_, evaluation->seconds,
+                          evaluation_table(evaluation->results)));
   }
-  return results;
+  return evaluation->results;
 }
 
 void Trainer::finish() {
@@ -238,8 +233,10 @@ void Trainer::finish() {
     const auto& before = first_evaluation_[i];
     const auto& after = last_evaluation_[i];
     if (before.primary == after.primary) {
-      comparisons.push_back({after.primary, before.primary_value(), after.primary_value(),
-                             eval::paired_bootstrap(before.per_query, after.per_query, run_.recipe.run.seed)});
+      comparisons.push_back({after.primary, before.primary_value(), after.primary_value(), std::nullopt});
+      if (!after.per_query.empty()) {
+        comparisons.back().difference = eval::paired_bootstrap(before.per_query, after.per_query, run_.recipe.run.seed);
+      }
     }
   }
   if (!comparisons.empty()) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "eval/retrieval_evaluator.h"
+#include "train/evaluation.h"
 #include "train/run.h"
 #include "train/run_log.h"
 #include "train/step.h"
@@ -32,6 +32,7 @@ class Trainer {
 
   Run& run_;
   StepRunner runner_;
+  EvaluationRunner evaluation_;
   std::unique_ptr<RunLog> log_;  // rank 0, when the recipe reports to jsonl
   int64_t logging_steps_ = 1;
   int64_t eval_steps_ = 1;

@@ -25,10 +25,11 @@ eval::EvaluatorConfig beir_config(const std::string& name) {
 eval::EvaluationResult evaluate(const test::PlainModel& plain, const eval::EvaluatorConfig& config, int64_t ranks) {
   eval::EvaluationResult result;
   run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
-    const eval::RetrievalEvaluator evaluator(config, 16, plain.model->spec().similarity);
+    const eval::RetrievalEvaluator evaluator(config, {16, plain.model->spec().similarity});
+    eval::Interrupt interrupt;
     eval::CorpusCache cache;
     const eval::Embedder embedder(*plain.model, *plain.tokenizer, model::Layout::kPacked);
-    const auto found = evaluator.evaluate(embedder, *world, cache);
+    const auto found = evaluator.evaluate(embedder, *world, cache, interrupt).value();
     if (world->rank() == ranks - 1) {  // any rank: all have the same
       result = found;
     }
@@ -38,8 +39,7 @@ eval::EvaluationResult evaluate(const test::PlainModel& plain, const eval::Evalu
 
 void check_golden(const eval::EvaluationResult& result, const io::Json& golden, const std::string& prefix,
                   const std::string& similarity) {
-  CHECK(result.queries == golden["queries"].get<int64_t>());
-  CHECK(result.documents == golden["documents"].get<int64_t>());
+  CHECK(result.rows == golden["queries"].get<int64_t>());
   int64_t compared = 0;
   for (const auto& [name, value] : result.values) {
     const std::string peer_name = name.substr(prefix.size());
@@ -63,6 +63,17 @@ TEST_CASE("every metric equals the peer's, exactly the same at 1, 2 and 3 ranks"
   const auto one = evaluate(tiny, beir_config(""), 1);
   check_golden(one, tiny_golden, "", "cosine");
   CHECK(one.primary == "cosine_ndcg@10");
+  REQUIRE(one.csv.has_value());
+  CHECK(one.csv->file == "Information-Retrieval_evaluation_results.csv");
+  std::string columns;
+  for (const auto& [column, value] : one.csv->cells) {
+    columns += column + ",";
+  }
+  CHECK(columns ==
+        "cosine-Accuracy@1,cosine-Accuracy@3,cosine-Accuracy@5,cosine-Accuracy@10,cosine-Precision@1,cosine-Recall@1,"
+        "cosine-Precision@3,cosine-Recall@3,cosine-Precision@5,cosine-Recall@5,cosine-Precision@10,cosine-Recall@10,"
+        "cosine-MRR@10,cosine-NDCG@10,cosine-MAP@100,");
+  CHECK(one.csv->cells[13].second == one.primary_value());
   for (const int64_t ranks : {2, 3}) {
     const auto many = evaluate(tiny, beir_config(""), ranks);
     CHECK(many.values == one.values);
@@ -88,15 +99,16 @@ TEST_CASE("evaluators of one corpus embed it once and find what they find alone"
   const auto alone = evaluate(tiny, beir_config("a"), 1);
   const auto world = dist::ProcessGroup::single();
   const eval::Embedder embedder(*tiny.model, *tiny.tokenizer, model::Layout::kPacked);
-  const eval::RetrievalEvaluator first(beir_config("a"), 16, model::Similarity::kCosine);
-  const eval::RetrievalEvaluator second(beir_config("b"), 16, model::Similarity::kCosine);
+  const eval::RetrievalEvaluator first(beir_config("a"), {16, model::Similarity::kCosine});
+  const eval::RetrievalEvaluator second(beir_config("b"), {16, model::Similarity::kCosine});
   REQUIRE(first.corpus_key() == second.corpus_key());
-  CHECK(first.corpus_key() != eval::RetrievalEvaluator(beir_config("c"), 8, model::Similarity::kCosine).corpus_key());
+  CHECK(first.corpus_key() != eval::RetrievalEvaluator(beir_config("c"), {8, model::Similarity::kCosine}).corpus_key());
   eval::CorpusCache cache;
-  cache.announce(first.corpus_key());
-  cache.announce(second.corpus_key());
-  CHECK(first.evaluate(embedder, *world, cache).values == alone.values);
-  CHECK(second.evaluate(embedder, *world, cache).per_query == alone.per_query);
+  first.announce(cache);
+  second.announce(cache);
+  eval::Interrupt interrupt;
+  CHECK(first.evaluate(embedder, *world, cache, interrupt)->values == alone.values);
+  CHECK(second.evaluate(embedder, *world, cache, interrupt)->per_query == alone.per_query);
   int64_t computed = 0;
   const auto count = [&] {
     computed += 1;

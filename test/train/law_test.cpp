@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "checkpoint/export_model.h"
-#include "eval/embedder.h"
 #include "io/file.h"
 #include "io/temporary_directory.h"
 #include "support/run_fixture.h"
+#include "train/evaluation.h"
 #include "train/trainer.h"
 
 using namespace stft;
@@ -65,18 +65,12 @@ Outcome outcome_of(const recipe::Recipe& recipe, const Options& options) {
     for (size_t i = 0; i < run->model->parameters().size(); ++i) {
       weights.push_back(run->engine->gather(static_cast<int64_t>(i)).clone());
     }
-    std::vector<std::pair<std::string, double>> metrics;
-    for (const auto& evaluator : run->evaluators) {
-      const shard::ShardEngine::KeepUnsharded keep(*run->engine);
-      const eval::Embedder embedder(*run->model, *run->tokenizer, model::Layout::kPacked);
-      eval::CorpusCache cache;
-      metrics = evaluator->evaluate(embedder, run->mesh->world(), cache).values;
-    }
+    const auto evaluation = train::EvaluationRunner(train::evaluation_parts(*run)).run({});
     if (is_first) {
       outcome.losses = losses;
       outcome.norms = norms;
       outcome.weights = weights;
-      outcome.metrics = metrics;
+      outcome.metrics = evaluation->metrics;
     }
   });
   return outcome;

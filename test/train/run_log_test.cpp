@@ -21,24 +21,34 @@ TEST_CASE("a log line is one JSON object with nine significant digits") {
         "\"metrics\": {\"x_ndcg@10\": 0.5}}\n");
 }
 
-TEST_CASE("the CSV has the peer's columns and one row an evaluation") {
+TEST_CASE("an evaluation appends one row to its CSV, the first one a header too") {
   const test::TemporaryDirectory directory;
-  eval::EvaluationResult result;
-  result.name = "dev";
-  for (const auto& name : eval::ir_metric_names()) {
-    result.values.emplace_back("dev_cosine_" + name, 0.25);
-  }
-  write_evaluation_csv(directory.path("run"), result, 0, 0);
-  write_evaluation_csv(directory.path("run"), result, 0.5, 10);
-  const std::string text =
-      io::read_text_file(directory.path("run/eval/Information-Retrieval_evaluation_dev_results.csv"));
-  CHECK(
-      text.starts_with("epoch,steps,cosine-Accuracy@1,cosine-Accuracy@3,cosine-Accuracy@5,cosine-Accuracy@10,"
-                       "cosine-Precision@1,cosine-Recall@1,cosine-Precision@3,cosine-Recall@3,cosine-Precision@5,"
-                       "cosine-Recall@5,cosine-Precision@10,cosine-Recall@10,cosine-MRR@10,cosine-NDCG@10,"
-                       "cosine-MAP@100\n0,0,0.25,"));
-  CHECK(std::count(text.begin(), text.end(), '\n') == 3);
-  CHECK(text.find("\n0.5,10,0.25,") != std::string::npos);
+  eval::CsvRow row{"a_results.csv", {{"cosine-NDCG@10", 0.25}, {"x", 1.0 / 3}}};
+  write_evaluation_csv(directory.path("run"), row, 0, 0);
+  write_evaluation_csv(directory.path("run"), row, 0.5, 10);
+  CHECK(io::read_text_file(directory.path("run/eval/a_results.csv")) ==
+        "epoch,steps,cosine-NDCG@10,x\n0,0,0.25,0.333333333\n0.5,10,0.25,0.333333333\n");
+}
+
+TEST_CASE("the table of evaluations has a header for each kind of evaluator") {
+  eval::EvaluationResult retrieval;
+  retrieval.name = "dev";
+  retrieval.shown = {{"ndcg@10", 0.5}};
+  retrieval.rows = 1200;
+  eval::EvaluationResult similarity;
+  similarity.shown = {{"spearman", 0.25}};
+  similarity.rows = 7;
+  CHECK(evaluation_table({retrieval, retrieval, similarity}) ==
+        "  evaluator  ndcg@10   rows\n"
+        "  dev         0.5000  1,200\n"
+        "  dev         0.5000  1,200\n"
+        "  evaluator  spearman  rows\n"
+        "  -            0.2500     7");
+  const std::string table =
+      comparison_table({{"a", 0.25, 0.5, eval::Interval{0.25, 0.125, 0.375}}, {"b", 0.5, 0.25, std::nullopt}});
+  CHECK(table.find("[+0.1250, +0.3750]\n") != std::string::npos);
+  CHECK(table.find("-0.2500") != std::string::npos);
+  CHECK(table.ends_with(" -"));
 }
 
 TEST_CASE("numbers for people") {

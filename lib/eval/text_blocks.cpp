@@ -1,0 +1,47 @@
+#include "eval/text_blocks.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace stft::eval {
+
+TextBlocks::TextBlocks(const std::vector<std::string>& texts, int64_t size)
+    : texts_(texts), size_(size), order_(texts.size()) {
+  std::iota(order_.begin(), order_.end(), int64_t{0});
+  std::stable_sort(order_.begin(), order_.end(), [&](int64_t a, int64_t b) {
+    return texts_[static_cast<size_t>(a)].size() < texts_[static_cast<size_t>(b)].size();
+  });
+}
+
+int64_t TextBlocks::count() const {
+  return (static_cast<int64_t>(order_.size()) + size_ - 1) / size_;
+}
+
+std::span<const int64_t> TextBlocks::indices(int64_t block) const {
+  const auto begin = static_cast<size_t>(block * size_);
+  return std::span(order_).subspan(begin, std::min(static_cast<size_t>(size_), order_.size() - begin));
+}
+
+std::vector<const std::string*> TextBlocks::texts(int64_t block) const {
+  std::vector<const std::string*> result;
+  for (const int64_t index : indices(block)) {
+    result.push_back(&texts_[static_cast<size_t>(index)]);
+  }
+  return result;
+}
+
+std::string prompt_for(const model::ModelSpec& spec, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (const auto found = spec.prompts.find(name); found != spec.prompts.end()) {
+      return found->second;
+    }
+  }
+  if (spec.default_prompt_name) {
+    if (const auto found = spec.prompts.find(*spec.default_prompt_name); found != spec.prompts.end()) {
+      return found->second;
+    }
+  }
+  return {};
+}
+
+}  // namespace stft::eval

@@ -1,0 +1,33 @@
+// Texts cut into the blocks that are embedded together.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/model_spec.h"
+
+namespace stft::eval {
+
+// Blocks of similar length: texts by length, then position. A function of the texts and the size only, so a block is
+// the same computation whichever rank does it. Borrows the texts.
+class TextBlocks {
+ public:
+  TextBlocks(const std::vector<std::string>& texts, int64_t size);
+
+  int64_t count() const;
+  // Positions among the texts.
+  std::span<const int64_t> indices(int64_t block) const;
+  std::vector<const std::string*> texts(int64_t block) const;
+
+ private:
+  const std::vector<std::string>& texts_;
+  int64_t size_;
+  std::vector<int64_t> order_;
+};
+
+// The first of the model's prompts `names`, else its default prompt, else none.
+std::string prompt_for(const model::ModelSpec& spec, const std::vector<std::string>& names);
+
+}  // namespace stft::eval
