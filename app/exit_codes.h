@@ -8,6 +8,7 @@ enum ExitCode : int {
   kFailed = 1,          // a system call, CUDA or a collective failed, or a rank died
   kUserMistake = 2,     // recipe, flag, data, model or tokenizer
   kInternalError = 70,  // our bug
+  kStopped = 75,        // stopped by a signal, after a complete checkpoint was saved
 };
 
 }  // namespace stft::app
