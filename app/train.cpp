@@ -14,6 +14,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "dist/launch.h"
+#include "dist/rank_environment.h"
+#include "dist/stop_signals.h"
 #include "exit_codes.h"
 #include "recipe/recipe.h"
 #include "train/mesh.h"
@@ -66,15 +68,19 @@ int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::Ran
 }  // namespace
 
 int run_train(const TrainOptions& options, const std::vector<std::string>& arguments) {
+  const auto info = dist::rank_from_environment();
+  if (info) {
+    dist::catch_stop_signals();
+    if (info->launcher_pid) {
+      dist::join_launcher(*info->launcher_pid);
+    }
+  }
   std::vector<std::string> overrides = options.overrides;
   if (options.nproc) {
     overrides.push_back(fmt::format("launch.nproc={}", *options.nproc));
   }
   recipe::Recipe recipe = recipe::load(options.recipe_path, overrides);
-  if (const auto info = dist::rank_from_environment()) {
-    if (info->launcher_pid) {
-      dist::join_launcher(*info->launcher_pid);
-    }
+  if (info) {
     try {
       return run_rank(options, recipe::resolve(std::move(recipe), info->world_size), *info);
     } catch (const c10::Error& error) {
@@ -84,7 +90,7 @@ int run_train(const TrainOptions& options, const std::vector<std::string>& argum
   const int64_t nproc = recipe.launch.nproc.value_or(1);
   recipe = recipe::resolve(std::move(recipe), nproc);
   train::check_output_dir(recipe, options.overwrites);
-  return dist::launch({arguments, nproc, threads_per_rank(recipe, nproc)});
+  return dist::launch({arguments, nproc, threads_per_rank(recipe, nproc), /*saves_on_stop=*/true});
 }
 
 }  // namespace stft::app

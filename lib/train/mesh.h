@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "dist/launch.h"
 #include "dist/launch_config.h"
 #include "dist/process_group.h"
+#include "dist/rank_environment.h"
 #include "shard/shard_config.h"
 
 namespace stft::train {
