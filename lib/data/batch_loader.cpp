@@ -12,7 +12,8 @@ BatchLoader::BatchLoader(const Dataset& dataset, const tokenizer::Tokenizer& tok
     : maker_(dataset, tokenizer, options.batch),
       dataset_rows_(dataset.size()),
       plan_(plan),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      next_index_(plan.first_step()) {
   start_next();
 }
 
@@ -47,6 +48,7 @@ LocalStep BatchLoader::make(int64_t index) {
   step.epoch = planned.epoch;
   step.epoch_after = planned.epoch_after;
   step.rows = planned.rows;
+  step.end = planned.end;
   for (const MicroBatchRange& range : planned.micro_batches) {
     step.micro_batches.push_back(make_micro_batch(range));
     step.micro_batches.back().step_rows = planned.rows;

@@ -17,6 +17,7 @@ struct LocalStep {
   int64_t epoch = 0;
   double epoch_after = 0;
   int64_t rows = 0;
+  Position end;  // where the run stands after this step
   std::vector<LocalMicroBatch> micro_batches;
 };
 
@@ -26,7 +27,7 @@ struct LoaderOptions {
   BatchOptions batch;
 };
 
-// Steps in order, from 0. Borrows the data set and the tokenizer.
+// Steps in order, from the plan's first. Borrows the data set and the tokenizer.
 class BatchLoader {
  public:
   BatchLoader(const Dataset& dataset, const tokenizer::Tokenizer& tokenizer, StepPlan plan, LoaderOptions options);

@@ -7,6 +7,16 @@
 
 namespace stft::data {
 
+// Where a run stands between two optimizer steps.
+struct Position {
+  int64_t step = 0;          // optimizer steps done
+  int64_t epoch = 0;         // of the next row
+  int64_t row = 0;           // entries of that epoch's order that are done
+  uint64_t micro_steps = 0;  // micro-batches done
+
+  bool operator==(const Position&) const = default;
+};
+
 struct StepPlanOptions {
   int64_t rows = 0;                  // of the data set
   int64_t rows_per_micro_batch = 1;  // over all ranks
@@ -14,6 +24,7 @@ struct StepPlanOptions {
   double epochs = 1;
   int64_t max_steps = -1;   // above 0: overrides epochs
   bool drops_last = false;  // a short micro-batch at the end of an epoch is left out
+  Position start;           // of a resumed run; batch sizes may have been others before
 };
 
 // A global micro-batch: `rows` entries of the epoch's order from `first` on.
@@ -28,22 +39,31 @@ struct PlannedStep {
   std::vector<MicroBatchRange> micro_batches;
   int64_t rows = 0;        // of all micro-batches
   double epoch_after = 0;  // epochs completed after this step, as a fraction of rows seen
+  Position end;            // after this step
 };
 
-// A step takes `accumulation` consecutive micro-batches of one epoch; the last step of an epoch may have fewer.
+// A step takes `accumulation` consecutive micro-batches of one epoch; the last step of an epoch may have fewer. A resumed
+// run goes on at its row with its own batch sizes and ends where a run from the start would end; with the same sizes its
+// steps are those of the uninterrupted run.
 class StepPlan {
  public:
   explicit StepPlan(const StepPlanOptions& options);
 
-  int64_t total_steps() const { return total_steps_; }  // 0 when there is nothing to train on
+  int64_t total_steps() const { return total_steps_; }  // those before the start counted; 0: nothing to train on
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
-  PlannedStep step(int64_t index) const;  // 0 <= index < total_steps()
+  int64_t first_step() const { return options_.start.step; }
+  PlannedStep step(int64_t index) const;  // first_step() <= index < total_steps()
 
  private:
+  int64_t micro_batches_from(int64_t row) const;
+  int64_t planned_end() const;
+
   StepPlanOptions options_;
   int64_t used_rows_ = 0;  // of an epoch
   int64_t micro_batches_per_epoch_ = 0;
   int64_t steps_per_epoch_ = 0;
+  int64_t first_epoch_micro_batches_ = 0;  // of the rest of the start's epoch
+  int64_t first_epoch_steps_ = 0;
   int64_t total_steps_ = 0;
 };
 

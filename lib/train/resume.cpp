@@ -1,0 +1,158 @@
+#include "train/resume.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/attempt.h"
+#include "checkpoint/checkpoint_store.h"
+#include "checkpoint/manifest.h"
+#include "io/file.h"
+#include "recipe/compare.h"
+#include "train/run_log.h"
+
+namespace stft::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_beside(const std::string& checkpoint, const char* name) {
+  return io::read_text_file((fs::path(checkpoint) / name).string());
+}
+
+// The recipe's own settings against those that the checkpoint was made with.
+void check_recipe(const recipe::Recipe& recipe, const std::string& checkpoint) {
+  const std::string origin = (fs::path(checkpoint) / checkpoint::kRecipeFile).string();
+  const auto differences = recipe::compare_resolved({recipe::dump(recipe), "the recipe"},
+                                                    {read_beside(checkpoint, checkpoint::kRecipeFile), origin});
+  std::string problems;
+  for (const recipe::Difference& fixed : recipe::fixed_differences(differences)) {
+    problems += fmt::format("\n{}: {} now, {} when the checkpoint was written", recipe::where(recipe, fixed.key),
+                            fixed.ours, fixed.theirs);
+  }
+  if (!problems.empty()) {
+    throw UserError(fmt::format("'{}' belongs to another run; a resumed run keeps these keys:{}", checkpoint, problems));
+  }
+}
+
+void check_given(const std::string& directory) {
+  if (!fs::is_directory(directory)) {
+    throw UserError(fmt::format("--resume: '{}' is not a directory", directory));
+  }
+  if (!fs::exists(fs::path(directory) / checkpoint::kManifestFile) &&
+      !checkpoint::checkpoint_steps(directory).empty()) {
+    throw UserError(fmt::format("--resume: '{}' is a run; give one of its checkpoints, or --resume auto with its recipe",
+                                directory));
+  }
+  const auto faults = checkpoint::checkpoint_faults(directory, checkpoint::FileCheck::kChecksums);
+  if (!faults.empty()) {
+    throw UserError(fmt::format("--resume: the checkpoint cannot be used:\n{}", fmt::join(faults, "\n")));
+  }
+  if (!checkpoint::read_manifest(directory)->has_optimizer) {
+    throw UserError(fmt::format("--resume: '{}' holds the model only (save_only_model), not the optimizer", directory));
+  }
+}
+
+// A path as numbers for a collective: empty when there is none.
+std::string broadcast(const std::string& text, dist::ProcessGroup& world) {
+  auto size = at::zeros({1}, at::kLong);
+  if (world.rank() == 0) {
+    size.fill_(static_cast<int64_t>(text.size()));
+  }
+  world.all_reduce_sum(size).wait();
+  auto bytes = at::zeros({std::max<int64_t>(1, size.item<int64_t>())}, at::kLong);
+  if (world.rank() == 0) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      bytes.data_ptr<int64_t>()[i] = static_cast<unsigned char>(text[i]);
+    }
+  }
+  world.all_reduce_sum(bytes).wait();
+  std::string result;
+  for (int64_t i = 0; i < size.item<int64_t>(); ++i) {
+    result.push_back(static_cast<char>(bytes.data_ptr<int64_t>()[i]));
+  }
+  return result;
+}
+
+std::string choose(const recipe::Recipe& recipe, const ResumeRequest& request) {
+  if (!request.is_auto) {
+    check_given(request.directory);
+    check_recipe(recipe, request.directory);
+    return request.directory;
+  }
+  const std::string& output_dir = recipe.run.output_dir;
+  checkpoint::clean_leftovers(output_dir);
+  const auto newest = checkpoint::newest_checkpoint(output_dir);
+  for (const std::string& line : newest.skipped) {
+    log::warn("resume: passing over " + line);
+  }
+  if (!newest.path) {
+    if (fs::exists(fs::path(output_dir) / "final")) {
+      throw UserError(fmt::format("--resume auto: '{}' holds a finished run without a checkpoint to go on from; use "
+                                  "--overwrite to start anew",
+                                  output_dir));
+    }
+    log::info("resume: no complete checkpoint in " + output_dir + ", starting from the beginning");
+    return {};
+  }
+  check_recipe(recipe, *newest.path);
+  return *newest.path;
+}
+
+}  // namespace
+
+std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, const ResumeRequest& request,
+                                             dist::ProcessGroup& world) {
+  std::string chosen;
+  checkpoint::Attempt attempt(world, "resuming");
+  if (world.rank() == 0) {
+    attempt.run([&] { chosen = choose(recipe, request); });
+  }
+  attempt.agree();
+  chosen = broadcast(chosen, world);
+  if (chosen.empty()) {
+    return std::nullopt;
+  }
+  ResumePoint point;
+  point.checkpoint = chosen;
+  point.is_in_place = io::lies_in(chosen, recipe.run.output_dir);
+  attempt.run([&] {
+    const std::string origin = (fs::path(chosen) / checkpoint::kRunStateFile).string();
+    point.state = run_state_from_json(read_beside(chosen, checkpoint::kRunStateFile), origin);
+  });
+  attempt.agree();
+  return point;
+}
+
+void prepare_output_dir(const recipe::Recipe& recipe, ResumePoint& point) {
+  const std::string& output_dir = recipe.run.output_dir;
+  if (!point.is_in_place) {
+    point.state.best.reset();
+    return;
+  }
+  const int64_t step = point.state.position.step;
+  checkpoint::set_aside_after(output_dir, step);
+  cut_log(output_dir, step);
+  if (point.state.best) {
+    const std::string path = (fs::path(output_dir) / point.state.best->checkpoint).string();
+    const auto faults = checkpoint::checkpoint_faults(path, checkpoint::FileCheck::kSizes);
+    if (!faults.empty()) {
+      log::warn(fmt::format("resume: the best checkpoint so far, {} ({} {}), cannot be used and is no longer the best: {}",
+                            point.state.best->checkpoint, point.state.best->metric, point.state.best->value,
+                            faults.front()));
+      point.state.best.reset();
+    }
+  }
+  if (point.state.best) {
+    checkpoint::write_best(output_dir, *point.state.best);
+  } else {
+    checkpoint::remove_best(output_dir);
+  }
+}
+
+}  // namespace stft::train
