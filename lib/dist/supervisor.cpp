@@ -30,8 +30,12 @@ bool has_failed(const Child& child) {
   return !child.is_running && !has_exited_with(child, 0) && !has_exited_with(child, kStoppedExitCode);
 }
 
-bool is_running(const Child& child) {
-  return child.is_running;
+bool any_running(const std::vector<Child>& children) {
+  return std::any_of(children.begin(), children.end(), [](const Child& child) { return child.is_running; });
+}
+
+bool was_killed(const Child& child) {
+  return !child.is_running && WIFSIGNALED(child.status);
 }
 
 // How likely a failure is the cause of the others: death by a signal, then an error of the rank's own, then a failed
@@ -69,11 +73,12 @@ void signal_all(const std::vector<Child>& children, int signal_number) {
 }
 
 int Supervisor::run() {
-  while (std::any_of(children_.begin(), children_.end(), is_running)) {
+  while (any_running(children_)) {
     wait_for_events();
     reap();
     act_on_time();
   }
+  take_signals();  // a terminal's Ctrl-C that ended the last ranks came to us as well
   for (auto& child : children_) {
     child.output.drain();
   }
@@ -85,7 +90,7 @@ int Supervisor::conclude() {
     show_other_messages();
     return report(children_[*first_failed_], *first_failed_);
   }
-  if (left_at_once_) {
+  if (left_at_once_ && std::any_of(children_.begin(), children_.end(), was_killed)) {
     write_line("error: left at once on a second SIGINT; nothing more was saved");
     return 1;
   }
@@ -180,7 +185,7 @@ void Supervisor::pass_on_stop(int signal_number) {
     signal_all(children_, signal_number);
     return;
   }
-  if (!was_stop_announced_ && !first_failed_) {
+  if (!was_stop_announced_ && !first_failed_ && any_running(children_)) {
     was_stop_announced_ = true;
     write_line(fmt::format("stopping: asked by {}; a checkpoint will be saved; a second Ctrl-C leaves at once",
                            stop_signal_name(signal_number)));
@@ -194,8 +199,7 @@ void Supervisor::leave_at_once() {
   is_stopping_ = true;
   stop_at_.reset();
   // A rank that the terminal's second Ctrl-C reached before us has not failed.
-  if (first_failed_ && WIFSIGNALED(children_[*first_failed_].status) &&
-      WTERMSIG(children_[*first_failed_].status) == SIGINT) {
+  if (first_failed_ && was_killed(children_[*first_failed_]) && WTERMSIG(children_[*first_failed_].status) == SIGINT) {
     first_failed_.reset();
   }
   signal_all(children_, SIGKILL);
