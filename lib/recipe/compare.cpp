@@ -38,7 +38,7 @@ void flatten(const YamlNode& node, const std::string& path, FlatKeys& flat) {
 }
 
 FlatKeys flat_keys(const ResolvedText& text) {
-  Diagnostics diagnostics;
+  Diagnostics diagnostics(text.name);
   const YamlNode root = parse_yaml(text.yaml, {text.name, 1}, diagnostics);
   if (root.kind != YamlKind::kMapping) {
     throw UserError(text.name + ": expected a recipe, found no mapping");

@@ -104,6 +104,21 @@ std::string choose(const recipe::Recipe& recipe, const ResumeRequest& request) {
   return *newest.path;
 }
 
+// On rank 0: whether the best checkpoint so far can still be loaded; says so when not.
+bool is_best_usable(const std::string& output_dir, const ResumePoint& point) {
+  const checkpoint::BestCheckpoint& best = *point.state.best;
+  if (!point.is_in_place) {
+    return false;
+  }
+  const std::string path = (fs::path(output_dir) / best.checkpoint).string();
+  const auto faults = checkpoint::checkpoint_faults(path, checkpoint::FileCheck::kSizes);
+  if (!faults.empty()) {
+    log::warn(fmt::format("resume: the best checkpoint so far, {} ({} {:.6g}), cannot be used and is forgotten: {}",
+                          best.checkpoint, best.metric, best.value, faults.front()));
+  }
+  return faults.empty();
+}
+
 }  // namespace
 
 std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, const ResumeRequest& request,
@@ -121,33 +136,29 @@ std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, const
   ResumePoint point;
   point.checkpoint = chosen;
   point.is_in_place = io::lies_in(chosen, recipe.run.output_dir);
+  std::string keeps_best;
   attempt.run([&] {
     const std::string origin = (fs::path(chosen) / checkpoint::kRunStateFile).string();
     point.state = run_state_from_json(read_beside(chosen, checkpoint::kRunStateFile), origin);
   });
+  if (world.rank() == 0 && point.state.best) {
+    attempt.run([&] { keeps_best = is_best_usable(recipe.run.output_dir, point) ? "yes" : ""; });
+  }
   attempt.agree();
+  if (broadcast(keeps_best, world).empty()) {
+    point.state.best.reset();
+  }
   return point;
 }
 
-void prepare_output_dir(const recipe::Recipe& recipe, ResumePoint& point) {
-  const std::string& output_dir = recipe.run.output_dir;
+void prepare_output_dir(const std::string& output_dir, const ResumePoint& point) {
   if (!point.is_in_place) {
-    point.state.best.reset();
     return;
   }
   const int64_t step = point.state.position.step;
+  checkpoint::clean_leftovers(output_dir);
   checkpoint::set_aside_after(output_dir, step);
   cut_log(output_dir, step);
-  if (point.state.best) {
-    const std::string path = (fs::path(output_dir) / point.state.best->checkpoint).string();
-    const auto faults = checkpoint::checkpoint_faults(path, checkpoint::FileCheck::kSizes);
-    if (!faults.empty()) {
-      log::warn(fmt::format("resume: the best checkpoint so far, {} ({} {}), cannot be used and is no longer the best: {}",
-                            point.state.best->checkpoint, point.state.best->metric, point.state.best->value,
-                            faults.front()));
-      point.state.best.reset();
-    }
-  }
   if (point.state.best) {
     checkpoint::write_best(output_dir, *point.state.best);
   } else {

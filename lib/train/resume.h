@@ -24,13 +24,14 @@ struct ResumePoint {
 
 // Collective over `world`: rank 0 looks and checks, all ranks read what it chose. None: automatic, and there is no
 // checkpoint to go on from, so the run starts anew. Checkpoints that are passed over are named in a warning.
-// UserError on every rank's side when the given directory is unfinished, damaged or belongs to a run with another model,
-// loss, data or order, naming the keys; rank 0's message counts.
+// A best checkpoint that is gone or broken is forgotten, with a warning. UserError on rank 0 when the given directory is unfinished, damaged or belongs to a run with another model,
+// loss, data or order, naming the keys; the other ranks throw CollectiveError.
 std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, const ResumeRequest& request,
                                              dist::ProcessGroup& world);
 
 // On rank 0, before a resumed run writes anything: finishes or removes what an interrupted save left, puts later
-// checkpoints aside, drops later entries of log.jsonl and eval/*.csv, and makes best.json what it was then.
-void prepare_output_dir(const recipe::Recipe& recipe, ResumePoint& point);
+// checkpoints aside, drops later entries of log.jsonl and eval/*.csv, and makes best.json what it was then. Nothing for
+// a checkpoint of another directory.
+void prepare_output_dir(const std::string& output_dir, const ResumePoint& point);
 
 }  // namespace stft::train

@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/optimizer_state.h"
+#include "checkpoint/stored_model.h"
 #include "io/file.h"
 #include "train/batch_options.h"
 #include "train/console.h"
@@ -18,8 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, 7> kRunFiles = {
-    "recipe.resolved.yaml", "log.jsonl", "trainer_state.json", "best.json", "eval", "final", "final.tmp"};
+constexpr std::array<const char*, 9> kRunFiles = {"recipe.resolved.yaml", "log.jsonl", "trainer_state.json",
+                                                  "best.json",            "eval",      "final",
+                                                  "final.tmp",            "final.old", "final.removed"};
 
 bool is_run_entry(const fs::path& path) {
   const std::string name = path.filename().string();
@@ -28,7 +31,7 @@ bool is_run_entry(const fs::path& path) {
       return true;
     }
   }
-  return name.starts_with("checkpoint-");
+  return name.starts_with("checkpoint-") || name.starts_with("stale-checkpoint-");
 }
 
 // What a run left in the directory; empty when it does not exist.
@@ -43,8 +46,13 @@ std::vector<fs::path> run_entries(const std::string& output_dir) {
   return entries;
 }
 
-std::unique_ptr<data::StepPlan> plan_steps(const recipe::TrainConfig& train, int64_t rows, int64_t ranks) {
+std::unique_ptr<data::StepPlan> plan_steps(const recipe::TrainConfig& train, int64_t rows, int64_t ranks,
+                                           const data::Position& start) {
+  if (start.row > rows) {
+    throw UserError(fmt::format("data.train: has {} rows now; the checkpoint had done {} of its epoch", rows, start.row));
+  }
   data::StepPlanOptions options;
+  options.start = start;
   options.rows = rows;
   options.rows_per_micro_batch = train.per_device_train_batch_size * ranks;
   options.accumulation = train.gradient_accumulation_steps;
@@ -116,13 +124,13 @@ void tell_about_data(const Run& run) {
 }
 
 // Everything that comes from the recipe's files, short of the weights' values.
-Run read_inputs(recipe::Recipe recipe, int64_t ranks) {
+Run read_inputs(recipe::Recipe recipe, int64_t ranks, const data::Position& start) {
   Run run;
   run.recipe = std::move(recipe);
   const recipe::Recipe& r = run.recipe;
   run.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(r.model.name_or_path));
   run.dataset = std::make_unique<data::Dataset>(data::Dataset::load(r.data.train.front()));
-  run.plan = plan_steps(r.train, run.dataset->size(), ranks);
+  run.plan = plan_steps(r.train, run.dataset->size(), ranks, start);
   run.model = std::make_unique<model::SentenceModel>(resolved_spec(r, *run.tokenizer));
   check_model_fits(run);
   for (const eval::EvaluatorConfig& config : r.evaluators) {
@@ -188,11 +196,13 @@ void clear_output_dir(const std::string& output_dir) {
 }
 
 void check_inputs(const recipe::Recipe& recipe, int64_t ranks) {
-  tell_about_data(read_inputs(recipe, ranks));
+  tell_about_data(read_inputs(recipe, ranks, {}));
 }
 
-Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh) {
-  Run run = read_inputs(std::move(recipe), mesh->world().size());
+Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh, std::optional<ResumePoint> resumed) {
+  const data::Position start = resumed ? resumed->state.position : data::Position{};
+  Run run = read_inputs(std::move(recipe), mesh->world().size(), start);
+  run.resumed = std::move(resumed);
   run.mesh = std::move(mesh);
   const recipe::Recipe& r = run.recipe;
   if (run.mesh->world().rank() == 0) {
@@ -200,8 +210,15 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh) {
   }
   run.engine = std::make_unique<shard::ShardEngine>(
       *run.model, shard::EngineMesh{run.mesh->shard(), run.mesh->replicate()}, r.sharding);
-  run.engine->fill(run.weights->source());
   run.optimizer = optim::make_optimizer(r.optim);
+  if (run.resumed) {
+    const auto stored = checkpoint::StoredModel::open(run.resumed->checkpoint);
+    run.engine->fill(stored.rows());
+    checkpoint::load_optimizer((fs::path(run.resumed->checkpoint) / checkpoint::kOptimizerFolder).string(),
+                               *run.optimizer, *run.engine);
+  } else {
+    run.engine->fill(run.weights->source());
+  }
   run.schedule = std::make_unique<optim::Schedule>(r.optim, run.plan->total_steps());
   run.loader = std::make_unique<data::BatchLoader>(*run.dataset, *run.tokenizer, *run.plan, loader_options(run));
   return run;

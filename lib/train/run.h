@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,12 +18,14 @@
 #include "shard/shard_engine.h"
 #include "tokenizer/tokenizer.h"
 #include "train/mesh.h"
+#include "train/resume.h"
 
 namespace stft::train {
 
 // Built once by assemble(); members borrow from those above them and are destroyed in reverse order.
 struct Run {
   recipe::Recipe recipe;
+  std::optional<ResumePoint> resumed;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::unique_ptr<data::Dataset> dataset;
@@ -37,8 +40,9 @@ struct Run {
 };
 
 // Collective: from a resolved recipe and the ranks to a run that is ready for its first step; weights are filled, each
-// rank reading its own rows. UserError for what the recipe's files turn out to be (among them: no step to train).
-Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh);
+// rank reading its own rows: from the model, or from the checkpoint with the optimizer's state. UserError for what the
+// recipe's files turn out to be (among them: no step to train) and for a checkpoint that does not fit them.
+Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh, std::optional<ResumePoint> resumed = std::nullopt);
 
 // How texts lie in a forward pass.
 model::Layout layout_of(recipe::Packing packing);

@@ -4,10 +4,14 @@
 
 #include <cerrno>
 #include <cmath>
+#include <charconv>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "io/directory.h"
+#include "io/file.h"
 
 namespace stft::train {
 namespace {
@@ -43,6 +47,42 @@ std::string to_json(const LogValue& value) {
   return metrics_object(std::get<Metrics>(value));
 }
 
+// Rewrites a text file with the lines that `is_kept`; a last line without its end is what a killed process left.
+void keep_lines(const fs::path& path, const std::function<bool(const std::string&)>& is_kept) {
+  const std::string text = io::read_text_file(path.string());
+  std::string kept;
+  size_t begin = 0;
+  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
+    const std::string line = text.substr(begin, end - begin);
+    kept += is_kept(line) ? line + "\n" : "";
+    begin = end + 1;
+  }
+  if (kept != text) {
+    io::write_file(path.string(), kept);
+  }
+}
+
+bool is_log_line_kept(const std::string& line, int64_t step) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.contains("reloaded") || json.value("event", "") == "end") {
+    return false;
+  }
+  const auto found = json.find("step");
+  return found == json.end() || !found->is_number_integer() || found->get<int64_t>() <= step;
+}
+
+// "epoch,steps,...": a header or a row.
+bool is_csv_line_kept(const std::string& line, int64_t step) {
+  const size_t comma = line.find(',');
+  if (comma == std::string::npos) {
+    return false;
+  }
+  int64_t of_line = 0;
+  const char* end = line.data() + line.size();
+  const auto [stop, error] = std::from_chars(line.data() + comma + 1, end, of_line);
+  return error != std::errc() || of_line <= step;
+}
+
 }  // namespace
 
 std::string to_json_line(const LogFields& fields) {
@@ -53,9 +93,9 @@ std::string to_json_line(const LogFields& fields) {
   return text + "}\n";
 }
 
-RunLog::RunLog(std::string output_dir) : output_dir_(std::move(output_dir)) {
+RunLog::RunLog(std::string output_dir, Start start) : output_dir_(std::move(output_dir)) {
   const std::string path = (fs::path(output_dir_) / "log.jsonl").string();
-  file_.open(path, std::ios::out | std::ios::trunc);
+  file_.open(path, std::ios::out | (start == Start::kAnew ? std::ios::trunc : std::ios::app));
   if (!file_) {
     throw_errno("opening", path, errno);
   }
@@ -70,17 +110,23 @@ void RunLog::write(const std::string& event, const LogFields& fields) {
   }
 }
 
-void make_output_dir(const std::string& output_dir) {
+void cut_log(const std::string& output_dir, int64_t step) {
+  const fs::path log = fs::path(output_dir) / "log.jsonl";
+  if (fs::exists(log)) {
+    keep_lines(log, [step](const std::string& line) { return is_log_line_kept(line, step); });
+  }
+  const fs::path folder = fs::path(output_dir) / "eval";
   std::error_code error;
-  fs::create_directories(output_dir, error);
-  if (error) {
-    throw SystemError("creating directory '" + output_dir + "': " + error.message());
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::end(it); it.increment(error)) {
+    if (it->path().extension() == ".csv") {
+      keep_lines(it->path(), [step](const std::string& line) { return is_csv_line_kept(line, step); });
+    }
   }
 }
 
 void write_evaluation_csv(const std::string& output_dir, const eval::CsvRow& row, double epoch, int64_t step) {
   const fs::path folder = fs::path(output_dir) / "eval";
-  make_output_dir(folder.string());
+  io::make_directories(folder.string());
   const fs::path path = folder / row.file;
   const bool is_new = !fs::exists(path);
   std::ofstream file(path, std::ios::app);

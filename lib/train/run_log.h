@@ -19,8 +19,10 @@ using LogFields = std::vector<std::pair<std::string, LogValue>>;
 
 class RunLog {
  public:
-  // Starts `output_dir`/log.jsonl anew. SystemError when it cannot be written.
-  explicit RunLog(std::string output_dir);
+  enum class Start { kAnew, kAppend };
+
+  // `output_dir`/log.jsonl. SystemError when it cannot be written.
+  RunLog(std::string output_dir, Start start);
 
   // One line {"event": event, ...}, handed to the system when the call returns.
   void write(const std::string& event, const LogFields& fields);
@@ -30,8 +32,9 @@ class RunLog {
   std::ofstream file_;
 };
 
-// SystemError when the directory cannot be made.
-void make_output_dir(const std::string& output_dir);
+// Drops what came after `step` from log.jsonl and eval/*.csv below `output_dir`, and what a run writes at its end.
+// SystemError when that fails.
+void cut_log(const std::string& output_dir, int64_t step);
 
 // Appends a row to eval/`row.file` below `output_dir`, with a header when the file is new.
 void write_evaluation_csv(const std::string& output_dir, const eval::CsvRow& row, double epoch, int64_t step);

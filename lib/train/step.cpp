@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/rng.h"
+#include "checkpoint/optimizer_state.h"
 #include "model/token_batch.h"
 #include "optim/clip.h"
 #include "train/batch_loss.h"
@@ -18,16 +19,19 @@ struct Totals {
   double loss = 0;
   double squared_norm = 0;
   double tokens = 0;
+  double stop_requests = 0;
 };
 
 // Collective. A replica's gradients count once.
 Totals reduce_totals(Totals local, Mesh& mesh) {
-  auto values = at::empty({3}, at::kDouble);
+  auto values = at::empty({4}, at::kDouble);
   values.data_ptr<double>()[0] = local.loss;
   values.data_ptr<double>()[1] = mesh.replicate().rank() == 0 ? local.squared_norm : 0.0;
   values.data_ptr<double>()[2] = local.tokens;
+  values.data_ptr<double>()[3] = local.stop_requests;
   mesh.world().all_reduce_sum(values).wait();
-  return {values.data_ptr<double>()[0], values.data_ptr<double>()[1], values.data_ptr<double>()[2]};
+  const auto* totals = values.data_ptr<double>();
+  return {totals[0], totals[1], totals[2], totals[3]};
 }
 
 std::vector<model::TextKey> text_keys(const data::TokenizedTexts& texts) {
@@ -36,17 +40,6 @@ std::vector<model::TextKey> text_keys(const data::TokenizedTexts& texts) {
     keys.push_back({texts.rows[i], texts.columns[i]});
   }
   return keys;
-}
-
-std::vector<optim::Update> updates_of(const std::vector<shard::LocalParameter>& parameters) {
-  std::vector<optim::Update> updates;
-  for (const shard::LocalParameter& local : parameters) {
-    if (local.parameter->is_trainable) {
-      updates.push_back({local.value, local.gradient.defined() ? local.gradient : at::zeros_like(local.value),
-                         local.parameter->has_weight_decay});
-    }
-  }
-  return updates;
 }
 
 }  // namespace
@@ -82,10 +75,11 @@ double StepRunner::accumulate(const data::LocalStep& step) {
   return loss;
 }
 
-StepResult StepRunner::run(const data::LocalStep& step, double learning_rate) {
+StepResult StepRunner::run(const data::LocalStep& step, double learning_rate,
+                           const std::function<bool()>& is_stop_requested) {
   Totals local;
   local.loss = accumulate(step);
-  const auto updates = updates_of(engine_.local_parameters());
+  const auto updates = checkpoint::updates_of(engine_.local_parameters(), true);
   std::vector<at::Tensor> gradients;
   for (const optim::Update& update : updates) {
     gradients.push_back(update.gradient);
@@ -94,12 +88,14 @@ StepResult StepRunner::run(const data::LocalStep& step, double learning_rate) {
   for (const auto& batch : step.micro_batches) {
     local.tokens += batch.local.count > 0 ? static_cast<double>(batch.texts.offsets.back()) : 0.0;
   }
+  local.stop_requests = is_stop_requested && is_stop_requested() ? 1 : 0;
   const Totals total = reduce_totals(local, mesh_);
 
   StepResult result;
   result.loss = total.loss;
   result.grad_norm = std::sqrt(total.squared_norm);
   result.tokens = static_cast<int64_t>(total.tokens);
+  result.is_stop_requested = total.stop_requests > 0;
   result.is_finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   if (result.is_finite) {
     optimizer_.step(updates, learning_rate, optim::clip_coefficient(result.grad_norm, options_.max_grad_norm));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "data/batch_loader.h"
@@ -28,6 +29,7 @@ struct StepResult {
   double grad_norm = 0;   // global, before clipping
   int64_t tokens = 0;     // of all ranks, special ones included
   bool is_finite = true;  // false: nothing was updated
+  bool is_stop_requested = false;  // on any rank
 };
 
 // Borrows everything it is given.
@@ -37,8 +39,10 @@ class StepRunner {
              StepOptions options);
 
   // Collective: forward, loss, backward, one reduction of loss and norm, then the update at `learning_rate`. Whether
-  // the numbers are finite is decided from the reduced values, so all ranks agree.
-  StepResult run(const data::LocalStep& step, double learning_rate);
+  // the numbers are finite is decided from the reduced values, so all ranks agree; so is whether to stop, from this
+  // rank's `is_stop_requested` (may be empty), asked as late as possible.
+  StepResult run(const data::LocalStep& step, double learning_rate,
+                 const std::function<bool()>& is_stop_requested = {});
 
   // Collective: forward and backward only; afterwards the engine holds the summed gradients. This rank's part of the
   // loss.

@@ -1,7 +1,7 @@
 #include "train/trainer.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,9 +11,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint_store.h"
 #include "checkpoint/export_model.h"
-#include "io/file.h"
-#include "train/console.h"
+#include "checkpoint/stored_model.h"
+#include "train/saving.h"
 
 namespace stft::train {
 namespace {
@@ -35,215 +36,246 @@ int64_t interval(double value, int64_t total_steps) {
   return std::max<int64_t>(1, static_cast<int64_t>(steps));
 }
 
-const char* strategy_name(shard::Strategy strategy) {
-  return strategy == shard::Strategy::kFullShard ? "full_shard" : "no_shard";
-}
-
-// Of this process, so far.
-double peak_resident_bytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024;
-}
-
-int64_t trainable_parameters(const model::ParameterTable& table) {
-  int64_t count = 0;
-  for (const model::Parameter& parameter : table) {
-    count += parameter.is_trainable ? parameter.numel() : 0;
-  }
-  return count;
-}
-
-// `compared`: what a row of a micro-batch is compared with, itself included.
-void tell_about_batches(bool ranks_candidates, int64_t compared, int64_t accumulation) {
-  if (compared < 2) {
-    log::warn(fmt::format(
-        "{}, so the loss is 0 and nothing is learned; use a larger batch",
-        ranks_candidates ? "every anchor has a single candidate" : "a batch of one row has no two rows to order"));
-  } else if (accumulation > 1) {
-    log::info(fmt::format("gradient accumulation does not add {} from one micro-batch",
-                          ranks_candidates ? "negatives: candidates come" : "pairs of rows: they come"));
-  }
-}
-
 }  // namespace
 
-Trainer::Trainer(Run& run)
+Trainer::Trainer(Run& run, std::function<bool()> is_stop_requested)
     : run_(run),
+      is_stop_requested_(std::move(is_stop_requested)),
       runner_(*run.model, *run.engine, *run.optimizer, *run.mesh, step_options(run.recipe)),
-      evaluation_(evaluation_parts(run)) {
+      evaluation_(evaluation_parts(run)),
+      reporter_(run),
+      best_rule_(best_rule(run.recipe)) {
   const recipe::TrainConfig& train = run.recipe.train;
-  logging_steps_ = interval(train.logging_steps, run.plan->total_steps());
-  eval_steps_ = interval(train.eval_steps.value_or(train.logging_steps), run.plan->total_steps());
-  if (is_writer()) {
-    make_output_dir(run.recipe.run.output_dir);
-    if (run.recipe.run.report_jsonl) {
-      log_ = std::make_unique<RunLog>(run.recipe.run.output_dir);
-    }
-    io::write_file((std::filesystem::path(run.recipe.run.output_dir) / "recipe.resolved.yaml").string(),
-                   recipe::dump(run.recipe));
+  const int64_t total_steps = run.plan->total_steps();
+  logging_steps_ = interval(train.logging_steps, total_steps);
+  eval_steps_ = interval(train.eval_steps.value_or(train.logging_steps), total_steps);
+  save_steps_ = interval(run.recipe.checkpoint.save_steps, total_steps);
+  if (run.resumed) {
+    state_ = run.resumed->state;
+    resumable_step_ = run.resumed->is_in_place ? state_.position.step : -1;
+  } else {
+    state_.is_evaluation_pending = train.eval_on_start && evaluation_.has_work();
   }
 }
 
-void Trainer::announce() {
-  const recipe::TrainConfig& train = run_.recipe.train;
-  const int64_t ranks = run_.mesh->world().size();
-  const int64_t micro_rows = std::min(train.per_device_train_batch_size * ranks, run_.dataset->size());
-  const int64_t trainable = trainable_parameters(run_.model->parameters());
-  const std::string checksum = fmt::format("{:016x}", run_.engine->parameters_checksum());
-  if (!is_writer()) {
-    return;
+Outcome Trainer::train() {
+  reporter_.start(state_);
+  if (agree_to_stop()) {
+    return stop();
   }
-  const bool ranks_candidates = run_.recipe.loss.type == loss::LossType::kMultipleNegativesRanking;
-  const int64_t candidates = micro_rows * (1 + run_.dataset->max_negatives());
-  if (log_) {
-    LogFields fields = {{"world_size", ranks}, {"parameters_checksum", checksum}, {"trainable_parameters", trainable}};
-    if (ranks_candidates) {
-      fields.emplace_back("candidates_per_anchor", candidates);
-    }
-    fields.emplace_back("total_steps", run_.plan->total_steps());
-    log_->write("start", fields);
+  if (state_.is_evaluation_pending && !evaluate_and_save()) {
+    return stop();
   }
-  log::info(fmt::format("model {}: {} trainable parameters, at most {} tokens a text", run_.recipe.model.name_or_path,
-                        format_count(trainable), run_.model->max_seq_length()));
-  log::info(fmt::format("data {}: {} rows; {} ranks, {}; {} steps of {} rows{}", run_.dataset->name(),
-                        format_count(run_.dataset->size()), ranks, strategy_name(run_.recipe.sharding.strategy),
-                        format_count(run_.plan->total_steps()), micro_rows * train.gradient_accumulation_steps,
-                        ranks_candidates ? fmt::format(", {} candidates per anchor", candidates) : ""));
-  tell_about_batches(ranks_candidates, ranks_candidates ? candidates : micro_rows, train.gradient_accumulation_steps);
-}
-
-void Trainer::train() {
-  announce();
-  if (run_.recipe.train.eval_on_start) {
-    first_evaluation_ = evaluate();
-  }
-  while (auto step = run_.loader->next()) {
+  while (!is_last()) {
+    const auto step = run_.loader->next();
+    STFT_CHECK(step.has_value(), "the loader has every step of the plan");
     take_step(*step);
-    const bool is_last = step_ == run_.plan->total_steps();
-    const bool ends_epoch = step_ % run_.plan->steps_per_epoch() == 0;
-    if (step_ % logging_steps_ == 0 || is_last) {
-      log_step();
+    if (logs_now()) {
+      reporter_.log_step(state_, last_step_);
     }
-    if (evaluates_after(step_, ends_epoch, is_last)) {
-      last_evaluation_ = evaluate();
+    if (!evaluate_and_save()) {
+      return stop();
+    }
+    if (last_step_.result.is_stop_requested && !is_last()) {
+      return stop();
     }
   }
-  finish();
+  return finish();
+}
+
+// Collective.
+bool Trainer::agree_to_stop() {
+  auto requests = at::zeros({1}, at::kLong);
+  requests.fill_(is_stop_requested_ && is_stop_requested_() ? 1 : 0);
+  run_.mesh->world().all_reduce_sum(requests).wait();
+  return requests.item<int64_t>() > 0;
 }
 
 void Trainer::take_step(const data::LocalStep& step) {
   const double start = monotonic_seconds();
-  last_learning_rate_ = run_.schedule->learning_rate(step_);
-  last_step_ = runner_.run(step, last_learning_rate_);
-  if (!last_step_.is_finite) {
+  last_step_.learning_rate = run_.schedule->learning_rate(state_.position.step);
+  last_step_.result = runner_.run(step, last_step_.learning_rate, is_stop_requested_);
+  const StepResult& result = last_step_.result;
+  if (!result.is_finite) {
     throw SystemError(fmt::format("step {}: the loss is {} and the gradient norm {}; stopped before the update",
-                                  step_ + 1, std::fabs(last_step_.loss), std::fabs(last_step_.grad_norm)));
+                                  state_.position.step + 1, std::fabs(result.loss), std::fabs(result.grad_norm)));
   }
-  step_ += 1;
-  epoch_ = step.epoch_after;
-  loss_sum_ += last_step_.loss;
-  steps_since_log_ += 1;
-  rows_since_log_ += step.rows;
-  tokens_since_log_ += last_step_.tokens;
+  state_.position = step.end;
+  state_.epoch = step.epoch_after;
+  state_.since_log.loss_sum += result.loss;
+  state_.since_log.steps += 1;
+  state_.since_log.rows += step.rows;
+  state_.since_log.tokens += result.tokens;
   const double seconds = monotonic_seconds() - start;
-  seconds_since_log_ += seconds;
-  train_seconds_ += seconds;
-  if (is_writer()) {
-    const double per_step = train_seconds_ / static_cast<double>(step_);
-    show_progress({step_, run_.plan->total_steps(), last_step_.loss, last_learning_rate_,
-                   static_cast<double>(rows_since_log_) / seconds_since_log_,
-                   per_step * static_cast<double>(run_.plan->total_steps() - step_)},
-                  step_ % logging_steps_ == 0 || step_ == run_.plan->total_steps());
-  }
+  state_.since_log.seconds += seconds;
+  state_.train_seconds += seconds;
+  reporter_.progress(state_, last_step_, logs_now());
 }
 
-void Trainer::log_step() {
-  if (log_) {
-    log_->write("step", {{"step", step_},
-                         {"epoch", epoch_},
-                         {"loss", loss_sum_ / static_cast<double>(steps_since_log_)},
-                         {"grad_norm", last_step_.grad_norm},
-                         {"learning_rate", last_learning_rate_},
-                         {"samples_per_s", static_cast<double>(rows_since_log_) / seconds_since_log_},
-                         {"tokens_per_s", static_cast<double>(tokens_since_log_) / seconds_since_log_},
-                         {"memory", Metrics{{"peak_resident_bytes", peak_resident_bytes()}}}});
-  }
-  loss_sum_ = 0;
-  steps_since_log_ = 0;
-  rows_since_log_ = 0;
-  tokens_since_log_ = 0;
-  seconds_since_log_ = 0;
+bool Trainer::logs_now() const {
+  return state_.position.step % logging_steps_ == 0 || is_last();
 }
 
-bool Trainer::evaluates_after(int64_t step, bool ends_epoch, bool is_last) const {
+bool Trainer::evaluates_now() const {
+  if (state_.is_evaluation_pending) {
+    return true;
+  }
   switch (run_.recipe.train.eval_strategy) {
     case recipe::EvalStrategy::kNo:
       return false;
     case recipe::EvalStrategy::kSteps:
-      return is_last || step % eval_steps_ == 0;
+      return is_last() || state_.position.step % eval_steps_ == 0;
     case recipe::EvalStrategy::kEpoch:
-      return is_last || ends_epoch;
+      return is_last() || ends_epoch();
   }
   throw_internal("known strategy", "");
 }
 
-std::vector<eval::EvaluationResult> Trainer::evaluate() {
-  if (!evaluation_.has_work()) {
-    return {};
+bool Trainer::saves_now(bool is_new_best) const {
+  if (state_.position.step == 0) {
+    return false;
   }
-  if (is_writer()) {
-    log::live(fmt::format("step {}/{}  evaluating ...", step_, run_.plan->total_steps()));
+  switch (run_.recipe.checkpoint.save_strategy) {
+    case checkpoint::SaveStrategy::kNo:
+      return false;
+    case checkpoint::SaveStrategy::kSteps:
+      return is_last() || state_.position.step % save_steps_ == 0;
+    case checkpoint::SaveStrategy::kEpoch:
+      return is_last() || ends_epoch();
+    case checkpoint::SaveStrategy::kBest:
+      return is_last() || is_new_best;
   }
-  const auto evaluation = evaluation_.run({});
-  STFT_CHECK(evaluation.has_value(), "nothing stops this evaluation");
-  if (is_writer()) {
-    for (const auto& result : evaluation->results) {
-      for (const std::string& warning : result.warnings) {
-        log::warn(fmt::format("evaluator '{}': {}", result.name, warning));
-      }
-      if (result.csv) {
-        write_evaluation_csv(run_.recipe.run.output_dir, *result.csv, epoch_, step_);
-      }
-    }
-  }
-  if (log_) {
-    log_->write(
-        "eval",
-        {{"step", step_}, {"epoch", epoch_}, {"seconds", evaluation->seconds}, {"metrics", evaluation->metrics}});
-  }
-  if (is_writer()) {
-    log::info(fmt::format("evaluation at step {} ({:.1f} s)\n{}", step_, evaluation->seconds,
-                          evaluation_table(evaluation->results)));
-  }
-  return evaluation->results;
+  throw_internal("known strategy", "");
 }
 
-void Trainer::finish() {
-  const std::string final_dir = (std::filesystem::path(run_.recipe.run.output_dir) / "final").string();
-  checkpoint::export_model({*run_.model, *run_.weights, *run_.engine, run_.mesh->world()}, final_dir);
-  if (log_) {
-    log_->write("end", {{"step", step_}, {"epoch", epoch_}, {"train_seconds", train_seconds_}});
+// What is due after a step. False when the evaluation was interrupted; it stays due.
+bool Trainer::evaluate_and_save() {
+  std::optional<Evaluation> evaluation;
+  bool is_new_best = false;
+  if (evaluates_now() && evaluation_.has_work()) {
+    evaluation = evaluate();
+    if (!evaluation) {
+      state_.is_evaluation_pending = true;
+      return false;
+    }
+    state_.is_evaluation_pending = false;
+    reporter_.evaluated(state_, *evaluation);
+    is_new_best = note_value(*evaluation);
+    if (state_.position.step == 0) {
+      first_evaluation_ = *evaluation;
+      for (const auto& result : evaluation->results) {
+        state_.first_values.emplace_back(result.primary, result.primary_value());
+      }
+    }
+    last_evaluation_ = std::move(*evaluation);
+    last_evaluation_step_ = state_.position.step;
   }
-  if (!is_writer()) {
-    return;
+  if (saves_now(is_new_best)) {
+    save(Occasion::kScheduled);
   }
-  std::vector<Comparison> comparisons;
-  for (size_t i = 0; i < std::min(first_evaluation_.size(), last_evaluation_.size()); ++i) {
-    const auto& before = first_evaluation_[i];
-    const auto& after = last_evaluation_[i];
-    if (before.primary == after.primary) {
-      comparisons.push_back({after.primary, before.primary_value(), after.primary_value(), std::nullopt});
-      if (!after.per_query.empty()) {
-        comparisons.back().difference = eval::paired_bootstrap(before.per_query, after.per_query, run_.recipe.run.seed);
+  return true;
+}
+
+// Whether the evaluation is the best so far; also whether the run goes on.
+bool Trainer::note_value(const Evaluation& evaluation) {
+  if (!best_rule_ || state_.position.step == 0) {
+    return false;
+  }
+  const auto found = find_metric(evaluation.metrics, best_rule_->metric);
+  if (!found) {
+    throw SystemError(fmt::format("the evaluation at step {} gave no '{}' (metric_for_best_model)",
+                                  state_.position.step, best_rule_->metric));
+  }
+  const BestVerdict verdict = observe(*best_rule_, state_.best_progress, found->value);
+  state_.best_progress = verdict.progress;
+  if (verdict.is_exhausted && !is_last()) {
+    state_.stops_early = true;
+    if (run_.mesh->world().rank() == 0) {
+      log::info(fmt::format("stopping early: {} evaluations without a better {}",
+                            state_.best_progress.evaluations_without_improvement, found->metric));
+    }
+  }
+  return verdict.is_new_best;
+}
+
+std::optional<Evaluation> Trainer::evaluate() {
+  reporter_.evaluating(state_);
+  return evaluation_.run(is_stop_requested_);
+}
+
+void Trainer::save(Occasion occasion) {
+  const double start = monotonic_seconds();
+  const std::string name = checkpoint::checkpoint_name(state_.position.step);
+  SaveRequest request{state_, facts()};
+  // A run that was asked to stop goes on from here, so this checkpoint has everything.
+  request.with_optimizer = occasion == Occasion::kStopping || !run_.recipe.checkpoint.save_only_model;
+  if (last_evaluation_step_ == state_.position.step) {
+    request.metrics = last_evaluation_.metrics;
+    const auto found = best_rule_ ? find_metric(request.metrics, best_rule_->metric) : std::nullopt;
+    if (found && std::isfinite(found->value)) {
+      request.score = {found->metric, found->value, best_rule_->greater_is_better};
+      // What is saved only because the run stops would not be there without the stop.
+      const bool is_candidate = occasion == Occasion::kScheduled;
+      if (is_candidate && (!state_.best || is_better(*best_rule_, found->value, state_.best->value))) {
+        state_.best = {name, found->metric, found->value};
       }
     }
   }
-  if (!comparisons.empty()) {
-    log::info("before and after\n" + comparison_table(comparisons));
+  save_checkpoint(run_, request);
+  resumable_step_ = request.with_optimizer ? state_.position.step : resumable_step_;
+  reporter_.saved(state_, name, monotonic_seconds() - start);
+}
+
+Outcome Trainer::stop() {
+  if (resumable_step_ != state_.position.step) {
+    save(Occasion::kStopping);
   }
-  log::info(fmt::format("trained {} steps in {}; the model is in {}", format_count(step_),
-                        format_duration(train_seconds_), final_dir));
+  reporter_.stopped(state_, checkpoint::checkpoint_name(state_.position.step));
+  return Outcome::kStopped;
+}
+
+Outcome Trainer::finish() {
+  if (run_.recipe.checkpoint.load_best_model_at_end && !reload_best()) {
+    return stop();
+  }
+  const std::string final_dir = (std::filesystem::path(run_.recipe.run.output_dir) / "final").string();
+  checkpoint::export_model({*run_.model, *run_.weights, *run_.engine, run_.mesh->world()}, final_dir);
+  write_trainer_state(run_, {state_, facts()});
+  reporter_.finished(state_, first_evaluation_, last_evaluation_);
+  return Outcome::kDone;
+}
+
+// Collective: fills the model from the best checkpoint and proves that it is what was measured. False when a rank was
+// asked to stop meanwhile.
+bool Trainer::reload_best() {
+  if (!state_.best) {
+    throw SystemError(fmt::format("load_best_model_at_end: no saved checkpoint has a value of {}, so there is no best "
+                                  "model to load; the last checkpoint has the last weights",
+                                  best_rule_->metric));
+  }
+  const std::string path = (std::filesystem::path(run_.recipe.run.output_dir) / state_.best->checkpoint).string();
+  checkpoint::Attempt attempt(run_.mesh->world(), "reloading '" + path + "'");
+  attempt.run([&] {
+    const auto stored = checkpoint::StoredModel::open(path);
+    run_.engine->fill(stored.rows());
+  });
+  attempt.agree();
+  auto evaluation = evaluate();
+  if (!evaluation) {
+    return false;
+  }
+  reporter_.evaluated_best(state_, *evaluation);
+  const auto found = find_metric(evaluation->metrics, state_.best->metric);
+  const double recorded = state_.best->value;
+  const double tolerance = 1e-6 * std::max(1.0, std::fabs(recorded));
+  if (!found || !(std::fabs(found->value - recorded) <= tolerance)) {
+    throw SystemError(fmt::format("the reloaded '{}' is not what was measured: {} is {}, recorded {}; final/ is not "
+                                  "written",
+                                  path, state_.best->metric, found ? fmt::format("{:.9g}", found->value) : "missing",
+                                  recorded));
+  }
+  last_evaluation_ = std::move(*evaluation);
+  return true;
 }
 
 }  // namespace stft::train

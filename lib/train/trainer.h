@@ -2,52 +2,68 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
+#include <optional>
 #include <string>
-#include <vector>
 
+#include "train/best_tracker.h"
 #include "train/evaluation.h"
+#include "train/reporter.h"
 #include "train/run.h"
-#include "train/run_log.h"
+#include "train/run_state.h"
 #include "train/step.h"
 
 namespace stft::train {
 
+enum class Outcome {
+  kDone,
+  kStopped  // asked to; a complete checkpoint was saved
+};
+
 class Trainer {
  public:
-  // Borrows the run.
-  explicit Trainer(Run& run);
+  // Borrows the run. `is_stop_requested` (may be empty) tells whether this rank was asked to stop; the ranks agree
+  // before they act on it.
+  Trainer(Run& run, std::function<bool()> is_stop_requested);
 
   // Collective: the whole run, from the evaluation before training to final/. Writes below run.output_dir.
-  void train();
+  Outcome train();
 
  private:
-  void announce();
+  // Of the step that was just done, or of the start.
+  bool ends_epoch() const { return state_.position.step > 0 && state_.position.row == 0; }
+  bool is_last() const { return state_.stops_early || state_.position.step == run_.plan->total_steps(); }
+  bool logs_now() const;
+  bool evaluates_now() const;
+  bool saves_now(bool is_new_best) const;
+
+  TrainerStateFacts facts() const {
+    return {run_.recipe, run_.plan->total_steps(), logging_steps_, eval_steps_, save_steps_};
+  }
+
+  bool agree_to_stop();
   void take_step(const data::LocalStep& step);
-  void log_step();
-  bool evaluates_after(int64_t step, bool ends_epoch, bool is_last) const;
-  std::vector<eval::EvaluationResult> evaluate();
-  void finish();
-  bool is_writer() const { return run_.mesh->world().rank() == 0; }
+  bool evaluate_and_save();
+  bool note_value(const Evaluation& evaluation);
+  enum class Occasion { kScheduled, kStopping };
+  void save(Occasion occasion);
+  std::optional<Evaluation> evaluate();
+  Outcome stop();
+  Outcome finish();
+  bool reload_best();
 
   Run& run_;
+  std::function<bool()> is_stop_requested_;
   StepRunner runner_;
   EvaluationRunner evaluation_;
-  std::unique_ptr<RunLog> log_;  // rank 0, when the recipe reports to jsonl
-  int64_t logging_steps_ = 1;
-  int64_t eval_steps_ = 1;
-  int64_t step_ = 0;  // steps done
-  double epoch_ = 0;
-  StepResult last_step_;
-  double last_learning_rate_ = 0;
-  double loss_sum_ = 0;  // since the last log
-  int64_t steps_since_log_ = 0;
-  int64_t rows_since_log_ = 0;
-  int64_t tokens_since_log_ = 0;
-  double seconds_since_log_ = 0;  // in steps, without evaluation
-  double train_seconds_ = 0;
-  std::vector<eval::EvaluationResult> first_evaluation_;
-  std::vector<eval::EvaluationResult> last_evaluation_;
+  Reporter reporter_;
+  std::optional<BestRule> best_rule_;
+  int64_t logging_steps_ = 1, eval_steps_ = 1, save_steps_ = 1;
+  RunState state_;
+  StepReport last_step_;
+  int64_t resumable_step_ = -1;  // of the last checkpoint that holds the state as it is
+  Evaluation first_evaluation_, last_evaluation_;
+  int64_t last_evaluation_step_ = -1;
 };
 
 }  // namespace stft::train

@@ -1,0 +1,95 @@
+#include "train/saving.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "checkpoint/checkpoint_store.h"
+#include "checkpoint/checkpoint_writer.h"
+#include "io/checksum.h"
+#include "io/file.h"
+
+namespace stft::train {
+namespace {
+
+std::string hash_of(const std::string& text) {
+  return io::checksum_of({reinterpret_cast<const std::byte*>(text.data()), text.size()});
+}
+
+std::string in_output_dir(const Run& run, const std::string& name) {
+  return (std::filesystem::path(run.recipe.run.output_dir) / name).string();
+}
+
+}  // namespace
+
+void save_checkpoint(Run& run, const SaveRequest& request) {
+  const std::string name = checkpoint::checkpoint_name(request.state.position.step);
+  const std::string recipe = recipe::dump(run.recipe);
+  checkpoint::CheckpointContent content{*run.model, *run.weights, *run.engine,
+                                        {run.mesh->world(), run.mesh->replicate()}, std::nullopt, {}, {}};
+  if (request.with_optimizer) {
+    content.optimizer.emplace(checkpoint::OptimizerSource{
+        *run.optimizer, run.recipe.optim, run.schedule->learning_rate(request.state.position.step)});
+  }
+  content.manifest.state_dict_type = run.recipe.checkpoint.state_dict_type;
+  content.manifest.step = request.state.position.step;
+  content.manifest.recipe_hash = hash_of(recipe);
+  content.manifest.metrics = {request.metrics.begin(), request.metrics.end()};
+  content.manifest.score = request.score;
+  content.texts = {{checkpoint::kRunStateFile, to_json(request.state)},
+                   {checkpoint::kTrainerStateFile, trainer_state_json(request.state, request.facts)},
+                   {checkpoint::kRecipeFile, recipe}};
+  checkpoint::write_checkpoint(content, in_output_dir(run, name));
+
+  checkpoint::Attempt attempt(run.mesh->world(), "saving '" + name + "'");
+  if (run.mesh->world().rank() == 0) {
+    attempt.run([&] {
+      if (request.state.best) {
+        checkpoint::write_best(run.recipe.run.output_dir, *request.state.best);
+      }
+      write_trainer_state(run, request);
+      checkpoint::remove_set_aside(run.recipe.run.output_dir, request.state.position.step);
+      if (const auto limit = run.recipe.checkpoint.save_total_limit) {
+        checkpoint::rotate_checkpoints(
+            run.recipe.run.output_dir, *limit,
+            request.state.best ? std::optional(request.state.best->checkpoint) : std::nullopt);
+      }
+    });
+  }
+  attempt.agree();
+}
+
+void write_trainer_state(Run& run, const SaveRequest& request) {
+  if (run.mesh->world().rank() == 0) {
+    io::write_file(in_output_dir(run, checkpoint::kTrainerStateFile),
+                   trainer_state_json(request.state, request.facts));
+  }
+}
+
+std::optional<BestRule> best_rule(const recipe::Recipe& recipe) {
+  const checkpoint::CheckpointConfig& config = recipe.checkpoint;
+  const bool is_needed = config.load_best_model_at_end || config.save_strategy == checkpoint::SaveStrategy::kBest ||
+                         recipe.train.early_stopping_patience.has_value();
+  if (!config.metric_for_best_model && !is_needed) {
+    return std::nullopt;
+  }
+  BestRule rule;
+  rule.metric = config.metric_for_best_model.value_or("loss");
+  rule.greater_is_better = config.greater_is_better.value_or(!rule.metric.ends_with("loss"));
+  rule.patience = recipe.train.early_stopping_patience;
+  rule.threshold = recipe.train.early_stopping_threshold;
+  return rule;
+}
+
+std::optional<FoundMetric> find_metric(const eval::NamedValues& metrics, const std::string& name) {
+  const std::string bare = name.starts_with("eval_") ? name.substr(5) : name;
+  for (const std::string& candidate : {name, bare, "eval_" + bare}) {
+    for (const auto& [metric, value] : metrics) {
+      if (metric == candidate) {
+        return FoundMetric{metric, value};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace stft::train

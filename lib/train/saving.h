@@ -1,0 +1,39 @@
+// Checkpoints of a run: what goes into them, best.json, and which old ones may go.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "checkpoint/manifest.h"
+#include "train/best_tracker.h"
+#include "train/run.h"
+#include "train/run_state.h"
+
+namespace stft::train {
+
+struct SaveRequest {
+  const RunState& state;  // `best` as it is with this checkpoint
+  TrainerStateFacts facts;
+  eval::NamedValues metrics = {};          // of the evaluation at this step; empty: none
+  std::optional<checkpoint::Score> score = std::nullopt;  // by the rule for the best model
+  bool with_optimizer = true;
+};
+
+// Collective: writes checkpoint-<step> below output_dir (after which it is complete or absent), then best.json, and
+// removes what save_total_limit does not allow. A rank that fails throws what happened, the others CollectiveError.
+void save_checkpoint(Run& run, const SaveRequest& request);
+
+// On rank 0: trainer_state.json of the run's directory.
+void write_trainer_state(Run& run, const SaveRequest& request);
+
+// What metric_for_best_model, greater_is_better and early stopping come to; none when nothing asks for a best model.
+std::optional<BestRule> best_rule(const recipe::Recipe& recipe);
+
+// A metric by the name that the recipe gives, with or without "eval_".
+struct FoundMetric {
+  std::string metric;  // as logged
+  double value = 0;
+};
+std::optional<FoundMetric> find_metric(const eval::NamedValues& metrics, const std::string& name);
+
+}  // namespace stft::train
