@@ -2,12 +2,11 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "eval/blocks.h"
 #include "eval/top_documents.h"
 
 // Shape suffixes: Q queries, N documents of a block, D embedding width, K kept documents.
@@ -16,37 +15,6 @@ namespace stft::eval {
 namespace {
 
 constexpr int64_t kDepth = kRankingDepth;
-
-// Texts cut into blocks of similar length; a function of the texts and the size only.
-class Blocks {
- public:
-  Blocks(const std::vector<std::string>& texts, int64_t size) : texts_(texts), size_(size), order_(texts.size()) {
-    std::iota(order_.begin(), order_.end(), int64_t{0});
-    std::stable_sort(order_.begin(), order_.end(), [&](int64_t a, int64_t b) { return length(a) < length(b); });
-  }
-
-  int64_t count() const { return (static_cast<int64_t>(order_.size()) + size_ - 1) / size_; }
-
-  std::span<const int64_t> indices(int64_t block) const {
-    const auto begin = static_cast<size_t>(block * size_);
-    return std::span(order_).subspan(begin, std::min(static_cast<size_t>(size_), order_.size() - begin));
-  }
-
-  std::vector<const std::string*> texts(int64_t block) const {
-    std::vector<const std::string*> result;
-    for (const int64_t index : indices(block)) {
-      result.push_back(&texts_[static_cast<size_t>(index)]);
-    }
-    return result;
-  }
-
- private:
-  size_t length(int64_t index) const { return texts_[static_cast<size_t>(index)].size(); }
-
-  const std::vector<std::string>& texts_;
-  int64_t size_;
-  std::vector<int64_t> order_;
-};
 
 // Prompts by role as sentence-transformers' encode_query and encode_document choose them.
 std::string prompt_for(const model::ModelSpec& spec, std::initializer_list<const char*> names) {
