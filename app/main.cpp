@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <new>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "check.h"
 #include "dist/launch.h"
+#include "encode.h"
 #include "exit_codes.h"
 #include "recipe/nearest.h"
 #include "tokenize.h"
@@ -41,9 +43,11 @@ struct Parsed {
   TrainOptions train;
   CheckOptions check;
   TokenizeOptions tokenize;
+  EncodeOptions encode;
   CLI::App* train_command = nullptr;
   CLI::App* check_command = nullptr;
   CLI::App* tokenize_command = nullptr;
+  CLI::App* encode_command = nullptr;
 };
 
 void add_train(CLI::App& app, Parsed& parsed) {
@@ -74,6 +78,31 @@ void add_tokenize(CLI::App& app, Parsed& parsed) {
   parsed.tokenize_command = command;
 }
 
+void add_encode(CLI::App& app, Parsed& parsed) {
+  const std::map<std::string, eval::Precision> precisions = {{"float32", eval::Precision::kFloat32},
+                                                             {"int8", eval::Precision::kInt8},
+                                                             {"uint8", eval::Precision::kUint8},
+                                                             {"binary", eval::Precision::kBinary},
+                                                             {"ubinary", eval::Precision::kUbinary}};
+  EncodeOptions& options = parsed.encode;
+  CLI::App* command = app.add_subcommand("encode", "embeddings of the texts of a file, in order");
+  command->add_option("model", options.model, "a model directory")->required();
+  command->add_option("--input", options.input_path, "a file, one text a line, or a table with --column")->required();
+  command->add_option("--column", options.column, "the column of a .jsonl, .csv or .tsv file that holds the texts");
+  command->add_option("--output", options.output_path, "a .npy, .safetensors or .jsonl file")->required();
+  command->add_option("--prompt-name", options.prompt_name, "the prompt of the model to put before every text");
+  command->add_option("--truncate-dim", options.truncate_dim, "keep the first dimensions")
+      ->check(CLI::Range(1, 1 << 30));
+  command
+      ->add_option_function<std::string>(
+          "--precision", [&options, precisions](const std::string& name) { options.precision = precisions.at(name); },
+          "float32 (default), int8, uint8, binary or ubinary")
+      ->check(CLI::IsMember(precisions));
+  command->add_option("--nproc", options.nproc, "ranks on this machine")->check(CLI::Range(1, 4096));
+  command->add_flag("--overwrite", options.overwrites, "replace the output file");
+  parsed.encode_command = command;
+}
+
 // CLI11 would only say that a command is missing.
 void check_command_name(const CLI::App& app, const std::string& name) {
   if (name.empty() || name.starts_with("-")) {
@@ -98,6 +127,9 @@ int dispatch(const Parsed& parsed, const std::vector<std::string>& arguments) {
   if (parsed.check_command->parsed()) {
     return run_check(parsed.check);
   }
+  if (parsed.encode_command->parsed()) {
+    return run_encode(parsed.encode, arguments);
+  }
   return run_tokenize(parsed.tokenize);
 }
 
@@ -109,7 +141,8 @@ int run(int argc, char** argv) {
   add_train(app, parsed);
   add_check(app, parsed);
   add_tokenize(app, parsed);
-  for (const char* name : {"eval", "export", "state-dict", "best", "verify", "encode", "mine", "plan"}) {
+  add_encode(app, parsed);
+  for (const char* name : {"eval", "export", "state-dict", "best", "verify", "mine", "plan"}) {
     refuse_unavailable_command(app, name);
   }
   check_command_name(app, argc > 1 ? argv[1] : "");

@@ -4,11 +4,15 @@
 
 namespace stft::eval {
 
-at::Tensor Embedder::embed(std::span<const std::string* const> texts, const std::string& prompt) const {
+at::Tensor Embedder::embed(std::span<const std::string_view> texts, const std::string& prompt) const {
   std::vector<int32_t> ids;
   std::vector<int64_t> offsets{0};
-  for (const std::string* text : texts) {
-    const auto of_text = tokenizer_.encode_ids(prompt.empty() ? *text : prompt + *text, model_.max_seq_length());
+  std::string prompted;
+  for (const std::string_view text : texts) {
+    if (!prompt.empty()) {
+      prompted.assign(prompt).append(text);
+    }
+    const auto of_text = tokenizer_.encode_ids(prompt.empty() ? text : prompted, model_.max_seq_length());
     ids.insert(ids.end(), of_text.begin(), of_text.end());
     offsets.push_back(static_cast<int64_t>(ids.size()));
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "model/sentence_model.h"
 #include "tokenizer/tokenizer.h"
@@ -20,7 +21,7 @@ class Embedder {
 
   // Vectors [texts, embedding_dim] of prompt + text, one forward pass for all, without gradient or dropout. At least
   // one text. A text's vector depends on the other texts of the call by float rounding at most.
-  at::Tensor embed(std::span<const std::string* const> texts, const std::string& prompt) const;
+  at::Tensor embed(std::span<const std::string_view> texts, const std::string& prompt) const;
 
   const model::SentenceModel& model() const { return model_; }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/model_spec.h"
@@ -14,15 +15,17 @@ namespace stft::eval {
 // the same computation whichever rank does it. Borrows the texts.
 class TextBlocks {
  public:
-  TextBlocks(const std::vector<std::string>& texts, int64_t size);
+  TextBlocks(std::vector<std::string_view> texts, int64_t size);
+  TextBlocks(const std::vector<std::string>& texts, int64_t size)
+      : TextBlocks(std::vector<std::string_view>(texts.begin(), texts.end()), size) {}
 
   int64_t count() const;
   // Positions among the texts.
   std::span<const int64_t> indices(int64_t block) const;
-  std::vector<const std::string*> texts(int64_t block) const;
+  std::vector<std::string_view> texts(int64_t block) const;
 
  private:
-  const std::vector<std::string>& texts_;
+  std::vector<std::string_view> texts_;
   int64_t size_;
   std::vector<int64_t> order_;
 };

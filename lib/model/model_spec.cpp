@@ -188,6 +188,10 @@ void read_sentence_config(ModelSpec& spec) {
     }
   }
   spec.default_prompt_name = io::optional_string(config, "default_prompt_name", file);
+  spec.truncate_dim = io::optional_int(config, "truncate_dim", file);
+  if (spec.truncate_dim && *spec.truncate_dim < 1) {
+    throw UserError(fmt::format("{}: truncate_dim: expected a positive number, found {}", file, *spec.truncate_dim));
+  }
   if (const auto name = io::optional_string(config, "similarity_fn_name", file)) {
     spec.similarity = similarity_from_name(*name, file);
   }

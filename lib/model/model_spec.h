@@ -44,6 +44,7 @@ struct ModelSpec {
   std::map<std::string, std::string> prompts;
   std::optional<std::string> default_prompt_name;
   Similarity similarity = Similarity::kCosine;
+  std::optional<int64_t> truncate_dim;  // config_sentence_transformers.json; what `encode` keeps of a vector
 
   int64_t embedding_dim() const;                  // of the model's output
   const ModuleSpec* find(ModuleKind kind) const;  // the first of its kind

@@ -14,6 +14,7 @@
 #include "io/file.h"
 #include "train/batch_options.h"
 #include "train/console.h"
+#include "train/loaded_model.h"
 
 namespace stft::train {
 namespace {
@@ -88,14 +89,7 @@ model::ModelSpec resolved_spec(const recipe::Recipe& recipe, const tokenizer::To
 }
 
 void check_model_fits(const Run& run) {
-  const std::string& directory = run.model->spec().directory;
-  if (run.tokenizer->vocab_size() > run.model->encoder().vocab_size()) {
-    throw UserError(fmt::format("{}: tokenizer.json has ids up to {}, config.json's vocab_size is {}", directory,
-                                run.tokenizer->vocab_size() - 1, run.model->encoder().vocab_size()));
-  }
-  if (run.tokenizer->special_tokens_per_text() == 0) {
-    throw UserError(directory + "/tokenizer.json: adds no special tokens, so an empty text has no token to embed");
-  }
+  check_tokenizer_fits(*run.tokenizer, *run.model);
   const auto longest = run.recipe.model.max_seq_length;
   if (longest && *longest > run.model->encoder().max_positions()) {
     throw UserError(fmt::format("model.max_seq_length: {} is more than the model's {} positions", *longest,

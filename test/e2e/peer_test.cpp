@@ -123,4 +123,41 @@ TEST_CASE("the peer loads a trained model with another pooling, a dense layer an
   }
 }
 
+TEST_CASE("encode writes what the peer's encode returns", "[peer]") {
+  const std::string python = peer_python();
+  if (python.empty()) {
+    return;
+  }
+  struct Case {
+    const char* file;
+    std::vector<std::string> flags;
+  };
+  const std::vector<Case> cases = {{"e.npy", {}},
+                                   {"e.jsonl", {"--truncate-dim", "20"}},
+                                   {"e.safetensors", {"--prompt-name", "query"}},
+                                   {"e.npy", {"--precision", "int8"}},
+                                   {"e.safetensors", {"--precision", "uint8", "--truncate-dim", "20"}},
+                                   {"e.npy", {"--precision", "binary", "--truncate-dim", "20"}},
+                                   {"e.jsonl", {"--precision", "ubinary"}}};
+  const std::string model = source_path("test/golden/tiny_bert_dense");
+  const std::string mean = source_path("test/golden/tiny_bert");
+  const std::string input = source_path("test/golden/data/sentences.txt");
+  for (const Case& one : cases) {
+    const TemporaryDirectory directory;
+    const std::string output = directory.path(one.file);
+    for (const std::string& directory_of_model : {model, mean}) {
+      std::vector<std::string> encode = {"encode", directory_of_model, "--input", input,        "--output",
+                                         output,   "--nproc",          "2",       "--overwrite"};
+      encode.insert(encode.end(), one.flags.begin(), one.flags.end());
+      const Outcome outcome = run_stft(encode);
+      INFO(outcome.err);
+      REQUIRE(outcome.exit_code == 0);
+      std::vector<std::string> compare = {
+          source_path("test/e2e/peer_encode_file.py"), directory_of_model, "--input", input, "--found", output};
+      compare.insert(compare.end(), one.flags.begin(), one.flags.end());
+      check_peer(python, compare);
+    }
+  }
+}
+
 }  // namespace stft::test

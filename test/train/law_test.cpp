@@ -253,9 +253,9 @@ TEST_CASE("an export with changed modules loads again and gives the same vectors
   std::vector<at::Tensor> trained;
   const std::vector<std::string> texts = {"a first text", "the second one is somewhat longer than the first"};
   const auto embed = [&](train::Run& run) {
-    const std::vector<const std::string*> pointers = {&texts[0], &texts[1]};
+    const std::vector<std::string_view> views(texts.begin(), texts.end());
     const shard::ShardEngine::KeepUnsharded keep(*run.engine);
-    return eval::Embedder(*run.model, *run.tokenizer, model::Layout::kPacked).embed(pointers, "");
+    return eval::Embedder(*run.model, *run.tokenizer, model::Layout::kPacked).embed(views, "");
   };
   auto run = test::assemble_on(dist::ProcessGroup::single(), recipe, shard::Strategy::kFullShard);
   auto runner = test::runner_of(*run);

@@ -1,0 +1,81 @@
+#include "encode.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "data/text_list.h"
+#include "dist/launch.h"
+#include "eval/embedder.h"
+#include "eval/embedding_file.h"
+#include "eval/quantize.h"
+#include "eval/text_encoding.h"
+#include "exit_codes.h"
+#include "rank_process.h"
+#include "train/console.h"
+#include "train/loaded_model.h"
+#include "train/mesh.h"
+
+namespace stft::app {
+namespace {
+
+void check_output(const EncodeOptions& options) {
+  std::error_code error;
+  if (std::filesystem::equivalent(options.input_path, options.output_path, error)) {
+    throw UserError(fmt::format("--output: '{}' is the input", options.output_path));
+  }
+  eval::check_embedding_path(options.output_path, options.overwrites);
+}
+
+int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
+  configure_log(info);
+  if (info.rank == 0) {
+    check_output(options);
+  }
+  const auto list = data::TextList::load(options.input_path, options.column);
+  const train::LoadedModel loaded = train::load_model(options.model);
+  const model::ModelSpec& spec = loaded.model->spec();
+  eval::EncodingOptions encoding;
+  encoding.prompt = eval::encoding_prompt(spec, options.prompt_name);
+  encoding.truncate_dim = options.truncate_dim ? options.truncate_dim : spec.truncate_dim;
+  encoding.threads = threads_per_rank({}, info.local_world_size);
+  train::Mesh mesh(info, {}, shard::Strategy::kNoShard);
+
+  const double start = monotonic_seconds();
+  const eval::Embedder embedder(*loaded.model, *loaded.tokenizer, model::Layout::kPacked);
+  const auto embeddings_ND = eval::encode_texts(embedder, list.texts(), encoding, mesh.world());
+  if (info.rank != 0) {
+    return kDone;
+  }
+  const double seconds = monotonic_seconds() - start;
+  eval::write_embeddings(options.output_path, eval::quantize(embeddings_ND, options.precision));
+  const auto texts = static_cast<int64_t>(list.texts().size());
+  log::info(fmt::format("{}: {} texts of {} dimensions in {:.1f} s, {:.1f} texts/s", options.output_path,
+                        train::format_count(texts), embeddings_ND.size(1), seconds,
+                        static_cast<double>(texts) / std::max(seconds, 1e-9)));
+  return kDone;
+}
+
+}  // namespace
+
+int run_encode(const EncodeOptions& options, const std::vector<std::string>& arguments) {
+  if (const auto info = dist::rank_from_environment()) {
+    if (info->launcher_pid) {
+      dist::join_launcher(*info->launcher_pid);
+    }
+    try {
+      return run_rank(options, *info);
+    } catch (const c10::Error& error) {
+      translate(error);
+    }
+  }
+  check_output(options);
+  return dist::launch({arguments, options.nproc, threads_per_rank({}, options.nproc)});
+}
+
+}  // namespace stft::app

@@ -1,0 +1,23 @@
+// What every command that runs on ranks does in a rank.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "dist/launch.h"
+
+namespace stft::app {
+
+// `given`, else this machine's cores divided among its ranks.
+int64_t threads_per_rank(std::optional<int64_t> given, int64_t local_ranks);
+
+// Information comes from rank 0 only; colours and the live line where the launcher's standard error allows them.
+void configure_log(const dist::RankInfo& info);
+
+// LibTorch's own errors: SystemError for a failed allocation, else InternalError, with the first line (the rest is a
+// stack).
+[[noreturn]] void translate(const c10::Error& error);
+
+}  // namespace stft::app

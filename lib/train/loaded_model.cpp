@@ -1,0 +1,48 @@
+#include "train/loaded_model.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/pretrained.h"
+#include "model/model_spec.h"
+#include "shard/shard_layout.h"
+
+namespace stft::train {
+
+void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::SentenceModel& model) {
+  const std::string& directory = model.spec().directory;
+  if (tokenizer.vocab_size() > model.encoder().vocab_size()) {
+    throw UserError(fmt::format("{}: tokenizer.json has ids up to {}, config.json's vocab_size is {}", directory,
+                                tokenizer.vocab_size() - 1, model.encoder().vocab_size()));
+  }
+  if (tokenizer.special_tokens_per_text() == 0) {
+    throw UserError(directory + "/tokenizer.json: adds no special tokens, so an empty text has no token to embed");
+  }
+}
+
+LoadedModel load_model(const std::string& directory) {
+  LoadedModel loaded;
+  model::ModelSpec spec = model::read_model_spec(directory);
+  loaded.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(directory));
+  if (!spec.max_seq_length) {
+    spec.max_seq_length = loaded.tokenizer->model_max_length();
+  }
+  loaded.model = std::make_unique<model::SentenceModel>(std::move(spec));
+  check_tokenizer_fits(*loaded.tokenizer, *loaded.model);
+  if (loaded.model->max_seq_length() <= loaded.tokenizer->special_tokens_per_text()) {
+    throw UserError(fmt::format("{}: max_seq_length {} leaves no room beside {} special tokens", directory,
+                                loaded.model->max_seq_length(), loaded.tokenizer->special_tokens_per_text()));
+  }
+  const auto weights = checkpoint::PretrainedWeights::open(*loaded.model);
+  const shard::RowSource source = weights.source();
+  for (model::Parameter& parameter : loaded.model->parameters()) {
+    parameter.leaf = at::empty(parameter.shape, at::kFloat);
+    source(parameter, shard::shard_layout(parameter.shape, 0, 1), parameter.leaf.view({-1}));
+  }
+  return loaded;
+}
+
+}  // namespace stft::train

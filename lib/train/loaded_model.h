@@ -1,0 +1,26 @@
+// A model for inference, without a recipe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "model/sentence_model.h"
+#include "tokenizer/tokenizer.h"
+
+namespace stft::train {
+
+// UserError naming the directory when the tokenizer's ids do not fit the model's vocabulary, or it adds no special
+// token, so that an empty text would have none.
+void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::SentenceModel& model);
+
+// Every parameter is whole on this rank, in fp32.
+struct LoadedModel {
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  std::unique_ptr<model::SentenceModel> model;
+};
+
+// UserError for what the directory lacks; the errors of read_model_spec, Tokenizer::load, PretrainedWeights::open and
+// check_tokenizer_fits.
+LoadedModel load_model(const std::string& directory);
+
+}  // namespace stft::train
