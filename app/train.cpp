@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/error.h"
 #include "dist/launch.h"
 #include "dist/rank_environment.h"
 #include "dist/stop_signals.h"
@@ -13,26 +14,47 @@
 #include "rank_process.h"
 #include "recipe/recipe.h"
 #include "train/mesh.h"
+#include "train/resume.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
 namespace stft::app {
 namespace {
 
+train::OutputDirUse output_dir_use(const TrainOptions& options) {
+  if (options.resume && options.overwrites) {
+    throw UserError("--resume and --overwrite contradict each other");
+  }
+  return options.resume ? train::OutputDirUse::kGoesOn
+                        : options.overwrites ? train::OutputDirUse::kReplaces : train::OutputDirUse::kNew;
+}
+
 int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::RankInfo& info) {
   configure_log(info);
   at::set_num_threads(static_cast<int>(threads_per_rank(recipe.launch.threads_per_rank, info.local_world_size)));
   const std::string output_dir = recipe.run.output_dir;
   if (info.rank == 0) {
-    train::check_output_dir(recipe, options.overwrites);
+    train::check_output_dir(recipe, output_dir_use(options));
   }
   auto mesh = std::make_unique<train::Mesh>(info, recipe.launch, recipe.sharding.strategy);
-  train::Run run = train::assemble(std::move(recipe), std::move(mesh));
-  if (info.rank == 0) {
-    train::clear_output_dir(output_dir);
+  std::optional<train::ResumePoint> resumed;
+  if (options.resume) {
+    resumed = train::find_resume_point(recipe, {*options.resume == "auto", *options.resume}, mesh->world());
   }
-  train::Trainer(run).train();
-  return kDone;
+  if (info.rank == 0 && options.resume) {
+    const bool is_in_place = resumed && resumed->is_in_place;
+    const auto otherwise = resumed ? train::OutputDirUse::kNew : train::OutputDirUse::kReplaces;
+    train::check_output_dir(recipe, is_in_place ? train::OutputDirUse::kGoesOn : otherwise);
+  }
+  train::Run run = train::assemble(std::move(recipe), std::move(mesh), std::move(resumed));
+  if (info.rank == 0) {
+    if (run.resumed && run.resumed->is_in_place) {
+      train::prepare_output_dir(output_dir, *run.resumed);
+    } else {
+      train::clear_output_dir(output_dir);
+    }
+  }
+  return train::Trainer(run, dist::stop_requested).train() == train::Outcome::kStopped ? kStopped : kDone;
 }
 
 }  // namespace
@@ -59,7 +81,7 @@ int run_train(const TrainOptions& options, const std::vector<std::string>& argum
   }
   const int64_t nproc = recipe.launch.nproc.value_or(1);
   recipe = recipe::resolve(std::move(recipe), nproc);
-  train::check_output_dir(recipe, options.overwrites);
+  train::check_output_dir(recipe, output_dir_use(options));
   return dist::launch({arguments, nproc, threads_per_rank(recipe.launch.threads_per_rank, nproc), /*saves_on_stop=*/true});
 }
 

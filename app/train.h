@@ -13,6 +13,7 @@ struct TrainOptions {
   std::vector<std::string> overrides;
   std::optional<int64_t> nproc;
   bool overwrites = false;
+  std::optional<std::string> resume;  // "auto" or the directory of a checkpoint
 };
 
 // Runs as one rank when the environment says so (our launcher, torchrun, mpirun), else starts the ranks and supervises

@@ -157,8 +157,6 @@ std::vector<Refusal> train_refusals(const TrainConfig& t, const optim::OptimConf
       {"train.batch_sampler", t.batch_sampler != BatchSampler::kBatchSampler, name_of(kBatchSamplers, t.batch_sampler)},
       {"train.multi_dataset_batch_sampler", t.multi_dataset_batch_sampler != MultiDatasetBatchSampler::kProportional,
        name_of(kMultiDatasetBatchSamplers, t.multi_dataset_batch_sampler)},
-      {"train.early_stopping_patience", t.early_stopping_patience.has_value(), "early stopping"},
-      {"train.early_stopping_threshold", t.early_stopping_threshold != 0.0, "early stopping"},
   };
 }
 
@@ -170,12 +168,7 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
       {"run.debug_collectives", r.run.debug_collectives, "debug_collectives"},
       {"data.train", r.data.train.size() > 1, "more than one data set"},
       {"data.eval", !r.data.eval.empty(), "evaluation loss (data.eval)"},
-      {"checkpoint.save_strategy", c.save_strategy != checkpoint::SaveStrategy::kNo,
-       name_of(kSaveStrategies, c.save_strategy)},
-      {"checkpoint.save_total_limit", c.save_total_limit.has_value(), "save_total_limit"},
-      {"checkpoint.save_only_model", c.save_only_model, "save_only_model"},
       {"checkpoint.adapter_only", !c.adapter_only, "adapter_only: false (adapters)"},
-      {"checkpoint.load_best_model_at_end", c.load_best_model_at_end, "load_best_model_at_end"},
       {"checkpoint.async", c.is_async, "async saving"},
       {"launch.backend", r.launch.backend == dist::BackendKind::kNccl, "nccl"},
   };

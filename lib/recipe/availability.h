@@ -10,10 +10,6 @@
 
 namespace stft::recipe {
 
-// The contract's default is `steps`; checkpoints during a run are not available yet, so a recipe that does not ask for
-// them gets none and one that asks is refused.
-inline constexpr checkpoint::SaveStrategy kSaveStrategyWhenAbsent = checkpoint::SaveStrategy::kNo;
-
 // Why a loss or an evaluator of this class name cannot be used: unknown, with the nearest name, or not available yet.
 // Empty when it can.
 std::string refuse_loss(const std::string& type);

@@ -89,6 +89,12 @@ bool Diagnostics::has_problem_under(const std::string& key_path) const {
   });
 }
 
+void Diagnostics::forget_under(const std::string& key_path) {
+  std::erase_if(problems_, [&](const Problem& problem) {
+    return !problem.text.empty() && (problem.key_path == key_path || problem.key_path.starts_with(key_path + "."));
+  });
+}
+
 std::map<std::string, std::string> Diagnostics::origins() const {
   std::map<std::string, std::string> texts;
   for (const auto& [key_path, source] : given_) {

@@ -40,6 +40,9 @@ class Diagnostics {
   // Whether a problem was added for `key_path` or below it.
   bool has_problem_under(const std::string& key_path) const;
 
+  // Drops the problems of `key_path` and below it; unknown and duplicate keys stay.
+  void forget_under(const std::string& key_path);
+
   // Key path -> "file:line" of every given key.
   std::map<std::string, std::string> origins() const;
 

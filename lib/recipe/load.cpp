@@ -8,7 +8,7 @@
 
 namespace stft::recipe {
 
-Recipe load(const std::string& path, const std::vector<std::string>& overrides) {
+Recipe load(const std::string& path, const std::vector<std::string>& overrides, Purpose purpose) {
   Diagnostics diagnostics(path);
   YamlNode root = read_yaml_file(path, diagnostics);
   for (const std::string& override_text : overrides) {
@@ -18,6 +18,12 @@ Recipe load(const std::string& path, const std::vector<std::string>& overrides) 
   Recipe recipe = read_recipe(root, diagnostics);
   validate(recipe, diagnostics);
   check_availability(recipe, diagnostics);
+  if (purpose == Purpose::kEvaluation) {
+    for (const char* section : {"run", "data.train", "checkpoint", "train"}) {
+      diagnostics.forget_under(section);
+    }
+    recipe.train.global_batch_size.reset();
+  }
   diagnostics.throw_if_any();
   recipe.origins = diagnostics.origins();
   return recipe;

@@ -105,7 +105,7 @@ checkpoint::CheckpointConfig read_checkpoint(Reader& root) {
   Reader reader = root.map("checkpoint");
   checkpoint::CheckpointConfig config;
   config.state_dict_type = reader.choice("state_dict_type", kStateDictTypes).value_or(config.state_dict_type);
-  config.save_strategy = reader.choice("save_strategy", kSaveStrategies).value_or(kSaveStrategyWhenAbsent);
+  config.save_strategy = reader.choice("save_strategy", kSaveStrategies).value_or(config.save_strategy);
   config.save_steps = read_steps(reader, "save_steps", kAboveZero).value_or(config.save_steps);
   config.save_total_limit = reader.integer("save_total_limit", kCount);
   config.save_only_model = reader.boolean("save_only_model").value_or(config.save_only_model);

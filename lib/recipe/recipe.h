@@ -76,11 +76,16 @@ struct Recipe {
   std::map<std::string, std::string> origins;
 };
 
+enum class Purpose {
+  kTraining,
+  kEvaluation  // problems of the training data, of run, of checkpoint and of the schedule do not count
+};
+
 // Reads `path`, applies `overrides` ("a.b=value", YAML syntax in the value), expands ${VAR} and ${VAR:-default} in
 // strings, and checks every key, type and range that needs nothing but the recipe (including files that must exist,
 // features that are not available yet, and metric_for_best_model against the evaluators).
 // Throws UserError whose message holds every problem, one a line, each with file:line and key path.
-Recipe load(const std::string& path, const std::vector<std::string>& overrides);
+Recipe load(const std::string& path, const std::vector<std::string>& overrides, Purpose purpose = Purpose::kTraining);
 
 // Checks and derivations that need the number of ranks: global_batch_size into per_device_train_batch_size, batch
 // sizes that do not divide, hybrid_shard_size. Throws UserError like load.

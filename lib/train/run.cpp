@@ -102,7 +102,7 @@ void check_model_fits(const Run& run) {
 }
 
 void tell_about_data(const Run& run) {
-  if (!run.dataset->ignored_columns().empty()) {
+  if (run.dataset && !run.dataset->ignored_columns().empty()) {
     log::info(fmt::format("data '{}': columns that are not mapped are ignored: {}", run.dataset->name(),
                           fmt::join(run.dataset->ignored_columns(), ", ")));
   }
@@ -117,14 +117,10 @@ void tell_about_data(const Run& run) {
   }
 }
 
-// Everything that comes from the recipe's files, short of the weights' values.
-Run read_inputs(recipe::Recipe recipe, int64_t ranks, const data::Position& start) {
-  Run run;
-  run.recipe = std::move(recipe);
+// What evaluating takes, short of the weights' values.
+void read_model_and_evaluators(Run& run) {
   const recipe::Recipe& r = run.recipe;
   run.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(r.model.name_or_path));
-  run.dataset = std::make_unique<data::Dataset>(data::Dataset::load(r.data.train.front()));
-  run.plan = plan_steps(r.train, run.dataset->size(), ranks, start);
   run.model = std::make_unique<model::SentenceModel>(resolved_spec(r, *run.tokenizer));
   check_model_fits(run);
   for (const eval::EvaluatorConfig& config : r.evaluators) {
@@ -132,7 +128,21 @@ Run read_inputs(recipe::Recipe recipe, int64_t ranks, const data::Position& star
         eval::make_evaluator(config, {r.train.per_device_eval_batch_size, run.model->spec().similarity}));
   }
   run.weights = std::make_unique<checkpoint::PretrainedWeights>(checkpoint::PretrainedWeights::open(*run.model));
+}
+
+// Everything that comes from the recipe's files, short of the weights' values.
+Run read_inputs(recipe::Recipe recipe, int64_t ranks, const data::Position& start) {
+  Run run;
+  run.recipe = std::move(recipe);
+  run.dataset = std::make_unique<data::Dataset>(data::Dataset::load(run.recipe.data.train.front()));
+  run.plan = plan_steps(run.recipe.train, run.dataset->size(), ranks, start);
+  read_model_and_evaluators(run);
   return run;
+}
+
+std::unique_ptr<shard::ShardEngine> make_engine(Run& run) {
+  return std::make_unique<shard::ShardEngine>(
+      *run.model, shard::EngineMesh{run.mesh->shard(), run.mesh->replicate()}, run.recipe.sharding);
 }
 
 std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
@@ -153,7 +163,7 @@ model::Layout layout_of(recipe::Packing packing) {
   return packing == recipe::Packing::kOff ? model::Layout::kPadded : model::Layout::kPacked;
 }
 
-void check_output_dir(const recipe::Recipe& recipe, bool overwrites) {
+void check_output_dir(const recipe::Recipe& recipe, OutputDirUse use) {
   const std::string& output_dir = recipe.run.output_dir;
   std::error_code error;
   for (fs::path part = fs::absolute(output_dir); part.has_relative_path(); part = part.parent_path()) {
@@ -165,9 +175,12 @@ void check_output_dir(const recipe::Recipe& recipe, bool overwrites) {
     }
   }
   const auto entries = run_entries(output_dir);
-  if (!overwrites && !entries.empty()) {
-    throw UserError(
-        fmt::format("run.output_dir: '{}' holds a run already; use another directory or --overwrite", output_dir));
+  if (use == OutputDirUse::kNew && !entries.empty()) {
+    throw UserError(fmt::format("run.output_dir: '{}' holds a run already; use another directory, --resume or --overwrite",
+                                output_dir));
+  }
+  if (use != OutputDirUse::kReplaces) {
+    return;
   }
   for (const fs::path& entry : entries) {
     for (const std::string& input : input_paths(recipe)) {
@@ -193,6 +206,19 @@ void check_inputs(const recipe::Recipe& recipe, int64_t ranks) {
   tell_about_data(read_inputs(recipe, ranks, {}));
 }
 
+Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh) {
+  Run run;
+  run.recipe = std::move(recipe);
+  run.mesh = std::move(mesh);
+  read_model_and_evaluators(run);
+  if (run.mesh->world().rank() == 0) {
+    tell_about_data(run);
+  }
+  run.engine = make_engine(run);
+  run.engine->fill(run.weights->source());
+  return run;
+}
+
 Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh, std::optional<ResumePoint> resumed) {
   const data::Position start = resumed ? resumed->state.position : data::Position{};
   Run run = read_inputs(std::move(recipe), mesh->world().size(), start);
@@ -202,8 +228,7 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh, std::optional<Re
   if (run.mesh->world().rank() == 0) {
     tell_about_data(run);
   }
-  run.engine = std::make_unique<shard::ShardEngine>(
-      *run.model, shard::EngineMesh{run.mesh->shard(), run.mesh->replicate()}, r.sharding);
+  run.engine = make_engine(run);
   run.optimizer = optim::make_optimizer(r.optim);
   if (run.resumed) {
     const auto stored = checkpoint::StoredModel::open(run.resumed->checkpoint);

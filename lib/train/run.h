@@ -47,12 +47,22 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh, std::optional<Re
 // How texts lie in a forward pass.
 model::Layout layout_of(recipe::Packing packing);
 
+// Collective: the part of a run that evaluates: tokenizer, model with its weights, evaluators, engine.
+Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh);
+
 // Validates everything that the recipe's files hold, as assemble() would, without ranks and without reading weights.
 void check_inputs(const recipe::Recipe& recipe, int64_t ranks);
 
-// Before anything is written: UserError when output_dir cannot be a directory, holds a run and `overwrites` is false,
-// or holds a run whose removal would take an input of this recipe with it.
-void check_output_dir(const recipe::Recipe& recipe, bool overwrites);
+// What a run does with an output_dir that holds a run.
+enum class OutputDirUse {
+  kNew,      // refuses it
+  kReplaces,
+  kGoesOn    // from its newest complete checkpoint, or from another run's
+};
+
+// Before anything is written: UserError when output_dir cannot be a directory, holds a run that `use` refuses, or holds
+// a run whose removal would take an input of this recipe with it.
+void check_output_dir(const recipe::Recipe& recipe, OutputDirUse use);
 
 // Removes the files of a run from `output_dir`; other files stay. Called when the new run is known to start.
 void clear_output_dir(const std::string& output_dir);

@@ -1,0 +1,21 @@
+// `stft export`.
+#pragma once
+
+#include <string>
+
+#include "checkpoint/weight_plan.h"
+
+namespace stft::app {
+
+struct ExportOptions {
+  std::string checkpoint;
+  std::string out;
+  checkpoint::WeightPrecision precision = checkpoint::WeightPrecision::kAsInput;
+  bool merges_lora = false;
+  bool overwrites = false;
+};
+
+// Writes the model of a checkpoint or a model directory as a sentence-transformers directory. Returns the exit code.
+int run_export(const ExportOptions& options);
+
+}  // namespace stft::app
