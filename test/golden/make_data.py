@@ -4,6 +4,7 @@
 usage: test/golden/make_data.py [--wordnet /usr/share/wordnet] [--out test/golden/data]
 """
 import argparse
+import csv
 import os
 import sys
 
@@ -32,6 +33,17 @@ def write_pairs(out, synsets):
     triplets = [{**row, "negative_1": lemmas_of(spare[2 * i]), "negative_2": lemmas_of(spare[2 * i + 1])}
                 for i, row in enumerate(rows[:N_TRIPLETS])]
     write_lines(os.path.join(out, "triplets.jsonl"), map(as_json, triplets))
+
+
+def write_scored(out, synsets):
+    """Definitions beside their own lemmas, those of a neighbour, or of a synset far off, with a score of few levels, so
+    that many are equal."""
+    with open(os.path.join(out, "scored.csv"), "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        writer.writerow(["definition", "lemmas", "score"])
+        for i in range(N_PAIRS):
+            distance, score = ((0, 1.0), (1, 0.25 + 0.25 * (i % 2)), (N_PAIRS + 2 * N_TRIPLETS, 0.0))[i * i % 7 % 3]
+            writer.writerow([synsets[i].definition, lemmas_of(synsets[i + distance]), score])
 
 
 def write_sentences(out, synsets):
@@ -96,6 +108,7 @@ def main():
     all_synsets = read_synsets(arguments.wordnet)
     synsets = unique_pairs(all_synsets, "stft")
     write_pairs(arguments.out, synsets)
+    write_scored(arguments.out, synsets)
     write_sentences(arguments.out, synsets)
     write_beir(arguments.out, all_synsets, synsets[30000:])
 

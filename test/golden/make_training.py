@@ -51,25 +51,26 @@ class RecordingTrainer(SentenceTransformerTrainer):
         return loss
 
 
-def train(path, rows, options, dtype):
+def train(path, rows, options, dtype, columns=("anchor", "positive"), loss=MultipleNegativesRankingLoss):
+    """Columns in the order in which the loss takes them; a label comes last."""
     model = peers.load_model(path, dtype)
-    data = Dataset.from_dict({column: [row[column] for row in rows] for column in ("anchor", "positive")})
+    data = Dataset.from_dict({column: [row[column] for row in rows] for column in columns})
     with tempfile.TemporaryDirectory() as out:
         arguments = SentenceTransformerTrainingArguments(
             output_dir=out, per_device_train_batch_size=BATCH, batch_sampler=file_order, use_cpu=True, seed=42,
             save_strategy="no", eval_strategy="no", logging_strategy="no", report_to="none", disable_tqdm=True,
             dataloader_pin_memory=False, **options)
         trainer = RecordingTrainer(model=model, args=arguments, train_dataset=data,
-                                   loss=MultipleNegativesRankingLoss(model, scale=SCALE))
+                                   loss=loss(model, scale=SCALE))
         trainer.remove_callback(PrinterCallback)
         decayed = {peers.hf_name(n) for n in trainer.get_decay_parameter_names(model)}
         trainer.train()
     return model, trainer.trace, decayed
 
 
-def figures(path, rows, options):
-    model, trace, decayed = train(path, rows, options, torch.float32)
-    _, exact, _ = train(path, rows, options, torch.float64)
+def figures(path, rows, options, **task):
+    model, trace, decayed = train(path, rows, options, torch.float32, **task)
+    _, exact, _ = train(path, rows, options, torch.float64, **task)
     content = {"batch": BATCH, "scale": SCALE, "options": options, **trace,
                "losses_float64": exact["losses"], "grad_norms_float64": exact["grad_norms"]}
     if options["weight_decay"]:

@@ -42,6 +42,18 @@ inline void use_triplets(recipe::Recipe& recipe, int negatives, int64_t rows) {
   }
 }
 
+// CoSENTLoss on committed pairs with a score, quoted as csv has it.
+inline void use_scored(recipe::Recipe& recipe) {
+  recipe.loss.type = loss::LossType::kCoSent;
+  auto& data = recipe.data.train.front();
+  data.name = "scored";
+  data.paths = {golden_path("data/scored.csv")};
+  data.columns = {};
+  data.columns.text_1 = "definition";
+  data.columns.text_2 = "lemmas";
+  data.columns.score = "score";
+}
+
 inline std::unique_ptr<train::Run> assemble_on(std::unique_ptr<dist::ProcessGroup> world, recipe::Recipe recipe,
                                                shard::Strategy strategy) {
   recipe.sharding.strategy = strategy;

@@ -68,6 +68,18 @@ void check_close(const std::vector<double>& found, const io::Json& expected, dou
   }
 }
 
+// Collective: throws, since Catch's checks belong to one thread.
+void check_weight_sums(train::Run& run, const io::Json& figures) {
+  for (size_t i = 0; i < run.model->parameters().size(); ++i) {
+    const auto whole = run.engine->gather(static_cast<int64_t>(i)).to(at::kDouble);
+    const std::string& name = run.model->parameters()[i].name;
+    const double expected = figures["final_weights"][name]["sum"].get<double>();
+    if (std::fabs(whole.sum().item<double>() - expected) > 1e-4) {
+      throw std::runtime_error("sum of " + name);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("gradients with 0, 1 and 2 negatives equal the peer's at 1, 2 and 3 ranks, both strategies") {  // A11, T22
@@ -165,6 +177,30 @@ TEST_CASE("20 AdamW steps with weight decay give the peer's losses, at 1 and 2 r
   }
 }
 
+TEST_CASE("20 steps of CoSENTLoss give the peer's losses, norms and weights: SGD at 1 and 2 ranks, AdamW") {
+  const auto golden = test::golden_json("cosent_tiny.json");
+  auto recipe = test::tiny_recipe();
+  test::use_scored(recipe);
+  recipe.train.max_steps = 20;
+  recipe.train.global_batch_size = 32;
+  recipe.optim.learning_rate = 0.005;
+  const auto& sgd = golden["sgd"];
+  for (const auto strategy : kStrategies) {
+    for (const int64_t ranks : {1, 2}) {
+      const Trace trace = trace_of(recipe, ranks, strategy, [&](train::Run& run) { check_weight_sums(run, sgd); });
+      check_close(trace.losses, sgd["losses_float64"], 1e-5);
+      check_close(trace.norms, sgd["grad_norms_float64"], 1e-4);
+    }
+  }
+  recipe.optim = optim::OptimConfig{};
+  recipe.optim.learning_rate = 1e-3;
+  recipe.optim.warmup_steps = 3;
+  recipe.optim.weight_decay = 0.01;
+  const Trace trace = trace_of(recipe, 1, shard::Strategy::kFullShard);
+  check_close(trace.losses, golden["adamw"]["losses"], 1e-4);
+  check_close(trace.norms, golden["adamw"]["grad_norms"], 1e-3);
+}
+
 TEST_CASE("5 steps of SGD give the peer's losses, norms and weights") {
   const auto figures = test::golden_json("sgd_tiny.json");
   auto recipe = test::tiny_recipe();
@@ -172,16 +208,7 @@ TEST_CASE("5 steps of SGD give the peer's losses, norms and weights") {
   recipe.train.global_batch_size = 32;
   for (const auto strategy : kStrategies) {
     for (const int64_t ranks : {1, 2}) {
-      const Trace trace = trace_of(recipe, ranks, strategy, [&](train::Run& run) {
-        for (size_t i = 0; i < run.model->parameters().size(); ++i) {
-          const auto whole = run.engine->gather(static_cast<int64_t>(i)).to(at::kDouble);
-          const std::string& name = run.model->parameters()[i].name;
-          const double expected = figures["final_weights"][name]["sum"].get<double>();
-          if (std::fabs(whole.sum().item<double>() - expected) > 1e-4) {
-            throw std::runtime_error("sum of " + name);
-          }
-        }
-      });
+      const Trace trace = trace_of(recipe, ranks, strategy, [&](train::Run& run) { check_weight_sums(run, figures); });
       check_close(trace.losses, figures["losses_float64"], 1e-5);
       check_close(trace.norms, figures["grad_norms_float64"], 1e-4);
     }
