@@ -8,10 +8,10 @@
 
 namespace stft::loss {
 
-enum class LossType { kMultipleNegativesRanking };
+enum class LossType { kCoSent, kMultipleNegativesRanking };
 
-// Options of MultipleNegativesRankingLoss, by the peer's names.
 enum class SimilarityFunction { kCosSim, kDotScore, kEuclideanSim, kManhattanSim };
+// Of MultipleNegativesRankingLoss only.
 enum class Direction { kQueryToDoc, kQueryToQuery, kDocToQuery, kDocToDoc };
 enum class PartitionMode { kJoint, kPerDirection };
 enum class HardnessMode { kInBatchNegatives, kHardNegatives, kAllNegatives };
@@ -21,17 +21,20 @@ struct MatryoshkaConfig {
   std::vector<double> weights;
 };
 
+// The options of all losses; those of another loss than `type` keep their defaults.
 struct LossConfig {
-  LossType type = LossType::kMultipleNegativesRanking;
+  LossType type = LossType::kCoSent;
   double scale = 20.0;
   SimilarityFunction similarity_fct = SimilarityFunction::kCosSim;
+  std::optional<MatryoshkaConfig> matryoshka;
+
+  // MultipleNegativesRankingLoss.
   std::vector<Direction> directions = {Direction::kQueryToDoc};
   PartitionMode partition_mode = PartitionMode::kJoint;
   std::optional<HardnessMode> hardness_mode;
   double hardness_strength = 0.0;
   bool gather_across_devices = true;
   bool mask_duplicates = false;
-  std::optional<MatryoshkaConfig> matryoshka;
   std::optional<std::string> guide;
   std::optional<std::string> teacher;
 };

@@ -2,16 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include "loss/similarity.h"
+
 // Shape suffixes: B anchors of this rank, C candidates, D embedding width.
 
 namespace stft::loss {
-namespace {
-
-at::Tensor unit_rows(const at::Tensor& vectors) {
-  return vectors / vectors.norm(2, {1}, true).clamp_min(1e-12);
-}
-
-}  // namespace
 
 at::Tensor multiple_negatives_ranking(const MnrlBatch& batch, double scale) {
   if (batch.anchors_BD.size(0) == 0) {

@@ -12,8 +12,11 @@ namespace stft::recipe {
 
 namespace {
 
-const std::vector<std::string>& available_losses() {
-  static const std::vector<std::string> names = {"MultipleNegativesRankingLoss"};
+std::vector<std::string> available_losses() {
+  std::vector<std::string> names;
+  for (const Choice<loss::LossType>& choice : kLossTypes) {
+    names.emplace_back(choice.name);
+  }
   return names;
 }
 
@@ -24,7 +27,6 @@ const std::vector<std::string>& coming_losses() {
                                                  "CachedMultipleNegativesSymmetricRankingLoss",
                                                  "GISTEmbedLoss",
                                                  "CachedGISTEmbedLoss",
-                                                 "CoSENTLoss",
                                                  "AnglELoss",
                                                  "CosineSimilarityLoss",
                                                  "TripletLoss",
@@ -230,9 +232,8 @@ void report(const std::vector<Refusal>& refusals, Diagnostics& diagnostics) {
 
 }  // namespace
 
-std::string refuse_loss(const std::optional<std::string>& type) {
-  const std::string refusal = refuse_class(type.value_or("CoSENTLoss"), available_losses(), coming_losses());
-  return refusal.empty() || type.has_value() ? refusal : "missing; the default " + refusal;
+std::string refuse_loss(const std::string& type) {
+  return refuse_class(type, available_losses(), coming_losses());
 }
 
 std::string refuse_evaluator(const std::string& type) {

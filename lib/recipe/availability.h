@@ -2,7 +2,6 @@
 // its lines out of availability.cpp.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "recipe/diagnostics.h"
@@ -16,8 +15,8 @@ namespace stft::recipe {
 inline constexpr checkpoint::SaveStrategy kSaveStrategyWhenAbsent = checkpoint::SaveStrategy::kNo;
 
 // Why a loss or an evaluator of this class name cannot be used: unknown, with the nearest name, or not available yet.
-// Empty when it can. No type given: the default loss of sentence-transformers is meant.
-std::string refuse_loss(const std::optional<std::string>& type);
+// Empty when it can.
+std::string refuse_loss(const std::string& type);
 std::string refuse_evaluator(const std::string& type);
 
 // Refuses the options of the peer's evaluator that are not read yet.

@@ -57,6 +57,9 @@ inline constexpr Choice<shard::Strategy> kStrategies[] = {{"full_shard", shard::
                                                           {"auto", shard::Strategy::kAuto}};
 inline constexpr Choice<shard::ParamDtype> kParamDtypes[] = {
     {"fp32", shard::ParamDtype::kFp32}, {"bf16", shard::ParamDtype::kBf16}, {"fp16", shard::ParamDtype::kFp16}};
+inline constexpr Choice<loss::LossType> kLossTypes[] = {
+    {"CoSENTLoss", loss::LossType::kCoSent},
+    {"MultipleNegativesRankingLoss", loss::LossType::kMultipleNegativesRanking}};
 inline constexpr Choice<loss::SimilarityFunction> kLossSimilarities[] = {
     {"cos_sim", loss::SimilarityFunction::kCosSim},
     {"dot_score", loss::SimilarityFunction::kDotScore},

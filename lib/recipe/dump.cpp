@@ -194,17 +194,22 @@ void dump_datasets(const char* key, const std::vector<data::DatasetConfig>& sets
   out.end();
 }
 
-void dump_loss(const loss::LossConfig& loss, YamlWriter& out) {
-  out.begin("loss");
-  out.text("type", "MultipleNegativesRankingLoss");
-  out.number("scale", loss.scale);
-  out.text("similarity_fct", name_of(kLossSimilarities, loss.similarity_fct));
+void dump_ranking_options(const loss::LossConfig& loss, YamlWriter& out) {
   out.scalar("directions", yaml_words(kDirections, loss.directions));
   out.text("partition_mode", name_of(kPartitionModes, loss.partition_mode));
   out.scalar("hardness_mode", yaml_word(kHardnessModes, loss.hardness_mode));
   out.number("hardness_strength", loss.hardness_strength);
   out.boolean("gather_across_devices", loss.gather_across_devices);
   out.boolean("mask_duplicates", loss.mask_duplicates);
+  out.scalar("guide", yaml(loss.guide));
+  out.scalar("teacher", yaml(loss.teacher));
+}
+
+void dump_loss(const loss::LossConfig& loss, YamlWriter& out) {
+  out.begin("loss");
+  out.text("type", name_of(kLossTypes, loss.type));
+  out.number("scale", loss.scale);
+  out.text("similarity_fct", name_of(kLossSimilarities, loss.similarity_fct));
   if (loss.matryoshka.has_value()) {
     out.begin("matryoshka");
     out.scalar("dims", yaml(loss.matryoshka->dims));
@@ -213,8 +218,9 @@ void dump_loss(const loss::LossConfig& loss, YamlWriter& out) {
   } else {
     out.scalar("matryoshka", kNull);
   }
-  out.scalar("guide", yaml(loss.guide));
-  out.scalar("teacher", yaml(loss.teacher));
+  if (loss.type == loss::LossType::kMultipleNegativesRanking) {
+    dump_ranking_options(loss, out);
+  }
   out.end();
 }
 

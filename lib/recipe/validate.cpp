@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "recipe/choices.h"
 #include "recipe/files.h"
 #include "recipe/metrics.h"
 #include "recipe/nearest.h"
@@ -34,30 +35,57 @@ bool has_role(const data::ColumnMap& columns, const std::string& name) {
   return std::any_of(roles.begin(), roles.end(), [&](const auto& role) { return role.first == name; });
 }
 
-// MultipleNegativesRankingLoss takes anchor, positive and any number of negatives.
-void check_roles(const data::DatasetConfig& set, Diagnostics& diagnostics) {
+struct LossRoles {
+  std::vector<std::string> required;
+  bool has_negatives = false;
+
+  bool allows(const std::string& role) const {
+    return std::find(required.begin(), required.end(), role) != required.end() ||
+           (has_negatives && role.rfind("negative", 0) == 0);
+  }
+};
+
+LossRoles roles_of(loss::LossType type) {
+  return type == loss::LossType::kMultipleNegativesRanking ? LossRoles{{"anchor", "positive"}, true}
+                                                           : LossRoles{{"text_1", "text_2", "score"}, false};
+}
+
+// "{a: COLUMN, b: COLUMN}".
+std::string example_columns(const std::vector<std::string>& roles) {
+  std::string text = "{";
+  for (const std::string& role : roles) {
+    text.append(text.size() > 1 ? ", " : "").append(role).append(": COLUMN");
+  }
+  return text + "}";
+}
+
+void check_roles(const data::DatasetConfig& set, loss::LossType loss, Diagnostics& diagnostics) {
   const std::string key = set.key_path + ".columns";
-  const std::string takes = "MultipleNegativesRankingLoss takes anchor, positive and, if any, negative or negative_1..";
+  const LossRoles roles = roles_of(loss);
   if (!diagnostics.is_given(key)) {
-    diagnostics.add(key, "required, but missing: which column plays which role ({anchor: COLUMN, positive: COLUMN})");
+    diagnostics.add(key,
+                    "required, but missing: which column plays which role (" + example_columns(roles.required) + ")");
     return;
   }
+  const std::string takes = (diagnostics.is_given("loss.type") ? "" : "the default loss ") + name_of(kLossTypes, loss) +
+                            " takes " + join_names(roles.required) +
+                            (roles.has_negatives ? " and, if any, negative or negative_1.." : "");
   for (const auto& [role, column] : mapped_roles(set.columns)) {
-    if (role == "text_1" || role == "text_2" || role == "label" || role == "score") {
+    if (!roles.allows(role)) {
       diagnostics.add(key + "." + role, "not a role of this loss; " + takes);
     }
   }
   if (!set.columns.negative.empty() && !set.columns.numbered_negatives.empty()) {
     diagnostics.add(key + ".negative", "given together with negative_1; use one or the other");
   }
-  for (const std::string role : {"anchor", "positive"}) {
+  for (const std::string& role : roles.required) {
     if (!has_role(set.columns, role) && !diagnostics.has_problem_under(key)) {
       diagnostics.add(key + "." + role, "required, but missing; " + takes);
     }
   }
 }
 
-void check_dataset(const data::DatasetConfig& set, Diagnostics& diagnostics) {
+void check_dataset(const data::DatasetConfig& set, loss::LossType loss, Diagnostics& diagnostics) {
   for (const std::string& pattern : set.paths) {
     const std::vector<std::string> files = matching_files(pattern);
     if (files.empty()) {
@@ -74,7 +102,7 @@ void check_dataset(const data::DatasetConfig& set, Diagnostics& diagnostics) {
   if (set.paths.empty() && !diagnostics.has_problem_under(set.key_path + ".path")) {
     diagnostics.add(set.key_path + ".path", "names no file");
   }
-  check_roles(set, diagnostics);
+  check_roles(set, loss, diagnostics);
   for (const auto& [role, prompt] : set.prompts) {
     if (!has_role(set.columns, role)) {
       diagnostics.add(set.key_path + ".prompts." + role, "a prompt for a role that columns does not map");
@@ -185,7 +213,7 @@ void validate(const Recipe& recipe, Diagnostics& diagnostics) {
   }
   if (!diagnostics.has_problem_under("loss.type")) {
     for (const data::DatasetConfig& set : recipe.data.train) {
-      check_dataset(set, diagnostics);
+      check_dataset(set, recipe.loss.type, diagnostics);
     }
   }
   check_evaluators(recipe, diagnostics);

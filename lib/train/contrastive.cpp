@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
-#include "dist/autograd_collectives.h"
 #include "loss/mnrl.h"
 
 // Shape suffixes: N texts of this rank, S slots of a rank, C candidates, D embedding width.
@@ -68,9 +67,9 @@ std::vector<int64_t> candidate_slots(const data::LocalMicroBatch& batch) {
 }  // namespace
 
 at::Tensor ranking_loss(const data::LocalMicroBatch& batch, const at::Tensor& embeddings_ND, double scale,
-                        dist::ProcessGroup& world) {
+                        const RowGather& gather) {
   STFT_CHECK(embeddings_ND.size(0) == batch.texts.size(), "one vector a text");
-  const auto gathered = dist::all_gather_with_grad(fill_slots(batch, embeddings_ND), world);
+  const auto gathered = gather.all(fill_slots(batch, embeddings_ND));
   const auto places = candidate_slots(batch);
   loss::MnrlBatch ranked;
   ranked.anchors_BD = embeddings_ND.narrow(0, 0, batch.local.count);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/file.h"
+#include "train/batch_options.h"
 #include "train/console.h"
 
 namespace stft::train {
@@ -60,31 +61,13 @@ std::unique_ptr<data::StepPlan> plan_steps(const recipe::TrainConfig& train, int
   return plan;
 }
 
-// A prompt is the name of one of the model's prompts, or the text itself.
-std::string resolve_prompt(const data::DatasetConfig& config, const model::ModelSpec& spec, const std::string& role) {
-  const auto given = config.prompts.find(role);
-  if (given == config.prompts.end()) {
-    return {};
-  }
-  const auto named = spec.prompts.find(given->second);
-  return named == spec.prompts.end() ? given->second : named->second;
-}
-
 data::LoaderOptions loader_options(const Run& run) {
-  const data::DatasetConfig& config = run.recipe.data.train.front();
   data::LoaderOptions options;
   options.seed = run.recipe.run.seed;
   options.shuffles = run.recipe.train.shuffle;
-  options.rank = run.mesh->world().rank();
-  options.ranks = run.mesh->world().size();
-  options.max_length = run.model->max_seq_length();
-  options.anchor_prompt = resolve_prompt(config, run.model->spec(), "anchor");
-  options.positive_prompt = resolve_prompt(config, run.model->spec(), "positive");
-  options.negative_prompt = resolve_prompt(config, run.model->spec(), "negative");
-  for (size_t i = 1; i <= config.columns.numbered_negatives.size(); ++i) {
-    options.numbered_negative_prompts.push_back(
-        resolve_prompt(config, run.model->spec(), fmt::format("negative_{}", i)));
-  }
+  options.batch = batch_options(run.recipe.data.train.front(), *run.model);
+  options.batch.rank = run.mesh->world().rank();
+  options.batch.ranks = run.mesh->world().size();
   return options;
 }
 

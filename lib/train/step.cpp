@@ -4,11 +4,12 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/rng.h"
 #include "model/token_batch.h"
 #include "optim/clip.h"
-#include "train/contrastive.h"
+#include "train/batch_loss.h"
 
 namespace stft::train {
 namespace {
@@ -52,7 +53,7 @@ std::vector<optim::Update> updates_of(const std::vector<shard::LocalParameter>& 
 
 StepRunner::StepRunner(const model::SentenceModel& model, shard::ShardEngine& engine, optim::Optimizer& optimizer,
                        Mesh& mesh, StepOptions options)
-    : model_(model), engine_(engine), optimizer_(optimizer), mesh_(mesh), options_(options) {}
+    : model_(model), engine_(engine), optimizer_(optimizer), mesh_(mesh), options_(std::move(options)) {}
 
 double StepRunner::run_micro_batch(const data::LocalMicroBatch& batch) {
   const auto tokens =
@@ -64,7 +65,7 @@ double StepRunner::run_micro_batch(const data::LocalMicroBatch& batch) {
   }
   const auto embeddings = model_.embed(tokens, context);
   const double weight = static_cast<double>(batch.global_rows) / static_cast<double>(batch.step_rows);
-  const auto loss = ranking_loss(batch, embeddings, options_.scale, mesh_.world()) * weight;
+  const auto loss = batch_loss(options_.loss, batch, embeddings, mesh_.world()) * weight;
   torch::autograd::backward({loss}, {});
   return loss.item<double>();
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/batch_loader.h"
+#include "loss/loss_config.h"
 #include "model/sentence_model.h"
 #include "optim/optimizer.h"
 #include "shard/shard_engine.h"
@@ -14,7 +15,7 @@ namespace stft::train {
 
 struct StepOptions {
   uint64_t seed = 0;
-  double scale = 20.0;         // of the loss
+  loss::LossConfig loss;
   double max_grad_norm = 1.0;  // 0: no clipping
   model::Layout layout = model::Layout::kPacked;
   bool has_dropout = true;

@@ -21,7 +21,7 @@ namespace {
 StepOptions step_options(const recipe::Recipe& recipe) {
   StepOptions options;
   options.seed = recipe.run.seed;
-  options.scale = recipe.loss.scale;
+  options.loss = recipe.loss;
   options.max_grad_norm = recipe.optim.max_grad_norm;
   options.layout = layout_of(recipe.train.packing);
   // Whole gradients between micro-batches cost what full_shard is there to save.
@@ -54,6 +54,18 @@ int64_t trainable_parameters(const model::ParameterTable& table) {
   return count;
 }
 
+// `compared`: what a row of a micro-batch is compared with, itself included.
+void tell_about_batches(bool ranks_candidates, int64_t compared, int64_t accumulation) {
+  if (compared < 2) {
+    log::warn(fmt::format(
+        "{}, so the loss is 0 and nothing is learned; use a larger batch",
+        ranks_candidates ? "every anchor has a single candidate" : "a batch of one row has no two rows to order"));
+  } else if (accumulation > 1) {
+    log::info(fmt::format("gradient accumulation does not add {} from one micro-batch",
+                          ranks_candidates ? "negatives: candidates come" : "pairs of rows: they come"));
+  }
+}
+
 }  // namespace
 
 Trainer::Trainer(Run& run)
@@ -77,30 +89,28 @@ void Trainer::announce() {
   const recipe::TrainConfig& train = run_.recipe.train;
   const int64_t ranks = run_.mesh->world().size();
   const int64_t micro_rows = std::min(train.per_device_train_batch_size * ranks, run_.dataset->size());
-  const int64_t candidates = micro_rows * (1 + run_.dataset->max_negatives());
   const int64_t trainable = trainable_parameters(run_.model->parameters());
   const std::string checksum = fmt::format("{:016x}", run_.engine->parameters_checksum());
   if (!is_writer()) {
     return;
   }
+  const bool ranks_candidates = run_.recipe.loss.type == loss::LossType::kMultipleNegativesRanking;
+  const int64_t candidates = micro_rows * (1 + run_.dataset->max_negatives());
   if (log_) {
-    log_->write("start", {{"world_size", ranks},
-                          {"parameters_checksum", checksum},
-                          {"trainable_parameters", trainable},
-                          {"candidates_per_anchor", candidates},
-                          {"total_steps", run_.plan->total_steps()}});
+    LogFields fields = {{"world_size", ranks}, {"parameters_checksum", checksum}, {"trainable_parameters", trainable}};
+    if (ranks_candidates) {
+      fields.emplace_back("candidates_per_anchor", candidates);
+    }
+    fields.emplace_back("total_steps", run_.plan->total_steps());
+    log_->write("start", fields);
   }
   log::info(fmt::format("model {}: {} trainable parameters, at most {} tokens a text", run_.recipe.model.name_or_path,
                         format_count(trainable), run_.model->max_seq_length()));
-  log::info(fmt::format("data {}: {} rows; {} ranks, {}; {} steps of {} rows, {} candidates per anchor",
-                        run_.dataset->name(), format_count(run_.dataset->size()), ranks,
-                        strategy_name(run_.recipe.sharding.strategy), format_count(run_.plan->total_steps()),
-                        micro_rows * train.gradient_accumulation_steps, candidates));
-  if (candidates < 2) {
-    log::warn("every anchor has a single candidate, so the loss is 0 and nothing is learned; use a larger batch");
-  } else if (train.gradient_accumulation_steps > 1) {
-    log::info("gradient accumulation does not add negatives: candidates come from one micro-batch");
-  }
+  log::info(fmt::format("data {}: {} rows; {} ranks, {}; {} steps of {} rows{}", run_.dataset->name(),
+                        format_count(run_.dataset->size()), ranks, strategy_name(run_.recipe.sharding.strategy),
+                        format_count(run_.plan->total_steps()), micro_rows * train.gradient_accumulation_steps,
+                        ranks_candidates ? fmt::format(", {} candidates per anchor", candidates) : ""));
+  tell_about_batches(ranks_candidates, ranks_candidates ? candidates : micro_rows, train.gradient_accumulation_steps);
 }
 
 void Trainer::train() {

@@ -69,13 +69,12 @@ std::vector<LocalStep> load(const Dataset& dataset, const Setting& setting, int6
   LoaderOptions options;
   options.seed = kSeed;
   options.shuffles = setting.shuffles;
-  options.rank = rank;
-  options.ranks = ranks;
-  options.max_length = kMaxLength;
-  options.anchor_prompt = setting.anchor_prompt;
-  options.positive_prompt = setting.positive_prompt;
-  options.negative_prompt = setting.negative_prompt;
-  options.numbered_negative_prompts = setting.numbered_negative_prompts;
+  options.batch.rank = rank;
+  options.batch.ranks = ranks;
+  options.batch.max_length = kMaxLength;
+  options.batch.prompts = {setting.anchor_prompt, setting.positive_prompt};
+  options.batch.negative_prompt = setting.negative_prompt;
+  options.batch.numbered_negative_prompts = setting.numbered_negative_prompts;
   BatchLoader loader(dataset, tiny_tokenizer(), plan_of(dataset, setting), options);
   std::vector<LocalStep> steps;
   while (auto step = loader.next()) steps.push_back(std::move(*step));
@@ -98,10 +97,10 @@ Texts expected_texts(const Dataset& dataset, const std::vector<int64_t>& order, 
   Texts texts;
   for (int64_t row = 0; row < range.rows; ++row) {
     const int64_t from = order[static_cast<size_t>(range.first + row)];
-    texts[{row, 0}] = encoded(setting.anchor_prompt, dataset.anchor(from));
-    texts[{row, 1}] = encoded(setting.positive_prompt, dataset.positive(from));
+    texts[{row, 0}] = encoded(setting.anchor_prompt, dataset.text(from, 0));
+    texts[{row, 1}] = encoded(setting.positive_prompt, dataset.text(from, 1));
     for (int64_t i = 0; i < dataset.negatives(from); ++i) {
-      texts[{row, 2 + i}] = encoded(setting.prompt_of_negative(i), dataset.negative(from, i));
+      texts[{row, 2 + i}] = encoded(setting.prompt_of_negative(i), dataset.text(from, 2 + i));
     }
   }
   return texts;
@@ -237,6 +236,56 @@ TEST_CASE("an epoch has every row once, and the next one another order") {
   }
 }
 
+// 5 rows of two texts, scored by their number.
+Dataset scored_dataset() {
+  std::string lines = "a,b,s\n";
+  for (int row = 0; row < 5; ++row) {
+    lines += "the person " + std::to_string(row) + ",flowers " + std::to_string(row) + ",\"0." + std::to_string(row) +
+             "\"\n";
+  }
+  const test::TemporaryDirectory directory;
+  DatasetConfig config;
+  config.paths = {directory.write("rows.csv", lines)};
+  config.columns.text_1 = "a";
+  config.columns.text_2 = "b";
+  config.columns.score = "s";
+  return Dataset::load(config);
+}
+
+TEST_CASE("every rank knows the scores of all rows, in the order of the rows") {
+  const Dataset dataset = scored_dataset();
+  check_run(dataset, Setting{}, 3);
+  Setting setting;
+  setting.accumulation = 1;
+  setting.epochs = 1;
+  const auto order = rng::permutation(kSeed, 0, dataset.size());
+  for (const int64_t rank : {0, 1, 2}) {
+    const auto steps = load(dataset, setting, rank, 3);
+    REQUIRE(steps.size() == 2);
+    const LocalMicroBatch& batch = steps.at(0).micro_batches.at(0);
+    REQUIRE(batch.scores.size() == 4);
+    for (size_t row = 0; row < 4; ++row) CHECK(batch.scores[row] == dataset.score(order[row]));
+    CHECK(steps.at(1).micro_batches.at(0).scores == std::vector<float>{dataset.score(order[4])});
+  }
+  CHECK(load(ragged_dataset(), setting, 0, 1).at(0).micro_batches.at(0).scores.empty());
+}
+
+TEST_CASE("a batch of given rows is whole on one rank and a step of its own") {
+  const Dataset dataset = scored_dataset();
+  BatchOptions options;
+  options.max_length = kMaxLength;
+  options.prompts = {"first ", "second "};
+  const LocalMicroBatch batch = BatchMaker(dataset, tiny_tokenizer(), options).make({3, 1});
+  CHECK(batch.global_rows == 2);
+  CHECK(batch.step_rows == 2);
+  CHECK(batch.local.count == 2);
+  CHECK(batch.scores == std::vector<float>{0.3F, 0.1F});
+  REQUIRE(batch.texts.size() == 4);
+  CHECK(ids_of(batch.texts, 0) == encoded("first ", "the person 3"));
+  CHECK(ids_of(batch.texts, 1) == encoded("first ", "the person 1"));
+  CHECK(ids_of(batch.texts, 3) == encoded("second ", "flowers 1"));
+}
+
 TEST_CASE("a loader with nothing to make has no step, and one that is left early ends cleanly") {
   const Dataset dataset = ragged_dataset();
   Setting setting;
@@ -244,7 +293,7 @@ TEST_CASE("a loader with nothing to make has no step, and one that is left early
   BatchLoader empty(dataset, tiny_tokenizer(), StepPlan(nothing), {});
   CHECK_FALSE(empty.next().has_value());
   LoaderOptions options;
-  options.max_length = kMaxLength;
+  options.batch.max_length = kMaxLength;
   BatchLoader left(dataset, tiny_tokenizer(), plan_of(dataset, setting), options);
   CHECK(left.next().has_value());
 }

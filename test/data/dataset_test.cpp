@@ -17,8 +17,8 @@ using Rows = std::vector<std::vector<std::string>>;
 Rows rows_of(const Dataset& dataset) {
   Rows rows;
   for (std::int64_t row = 0; row < dataset.size(); ++row) {
-    std::vector<std::string> texts{std::string(dataset.anchor(row)), std::string(dataset.positive(row))};
-    for (std::int64_t i = 0; i < dataset.negatives(row); ++i) texts.emplace_back(dataset.negative(row, i));
+    std::vector<std::string> texts{std::string(dataset.text(row, 0)), std::string(dataset.text(row, 1))};
+    for (std::int64_t i = 0; i < dataset.negatives(row); ++i) texts.emplace_back(dataset.text(row, 2 + i));
     rows.push_back(std::move(texts));
   }
   return rows;
@@ -111,9 +111,9 @@ TEST_CASE_METHOD(Fixture, "limit and several files") {
   const Dataset dataset = Dataset::load(config);
   CHECK(rows_of(dataset) == Rows{{"1", "a"}, {"2", "b"}, {"3", "c"}});
   CHECK(dataset.name() == "a");
-  CHECK_THROWS_AS(dataset.anchor(3), InternalError);
-  CHECK_THROWS_AS(dataset.anchor(-1), InternalError);
-  CHECK_THROWS_AS(dataset.negative(0, 0), InternalError);
+  CHECK_THROWS_AS(dataset.text(3, 0), InternalError);
+  CHECK_THROWS_AS(dataset.text(-1, 0), InternalError);
+  CHECK_THROWS_AS(dataset.text(0, 2), InternalError);
 }
 
 TEST_CASE_METHOD(Fixture, "nothing to read") {
@@ -123,6 +123,78 @@ TEST_CASE_METHOD(Fixture, "nothing to read") {
   config.columns.anchor.clear();
   CHECK(message_of<UserError>([&] { Dataset::load(config); }) ==
         "r.yaml:7: data set 'pairs': columns maps no 'anchor'");
+}
+
+struct ScoredFixture : Fixture {
+  ScoredFixture() {
+    config.columns = {};
+    config.columns.text_1 = "a";
+    config.columns.text_2 = "b";
+    config.columns.score = "s";
+  }
+};
+
+std::vector<float> scores_of(const Dataset& dataset) {
+  std::vector<float> scores;
+  for (std::int64_t row = 0; row < dataset.size(); ++row) scores.push_back(dataset.score(row));
+  return scores;
+}
+
+TEST_CASE_METHOD(ScoredFixture, "two texts and a score: a number, or a string that is one") {
+  const Rows rows{{"1", "x"}, {"2, and", "y"}, {"3", ""}, {"4", "z"}};
+  const std::vector<float> scores{1.0F, 0.25F, -3.0F, 2e-3F};
+  const Dataset json = load("t.jsonl",
+                            "{\"b\":\"x\",\"s\":1,\"a\":\"1\"}\n{\"a\":\"2, and\",\"b\":\"y\",\"s\":0.25,\"c\":0}\n"
+                            "{\"a\":\"3\",\"b\":\"\",\"s\":\"-3\"}\n{\"a\":\"4\",\"b\":\"z\",\"s\":\"2e-3\"}\n");
+  CHECK(rows_of(json) == rows);
+  CHECK(scores_of(json) == scores);
+  CHECK(json.has_scores());
+  CHECK(json.max_negatives() == 0);
+  CHECK(json.ignored_columns() == std::vector<std::string>{"c"});
+  const Dataset csv = load("t.csv", "s,a,b\n\"1.0\",1,x\n 0.25 ,\"2, and\",y\n\"-3\",3,\n\"+2e-3\",4,z\n");
+  CHECK(rows_of(csv) == rows);
+  CHECK(scores_of(csv) == scores);
+  CHECK(scores_of(load("t.tsv", "a\tb\ts\n1\tx\t1\n")) == std::vector<float>{1.0F});
+}
+
+TEST_CASE_METHOD(ScoredFixture, "a score that is no finite number is named") {
+  const std::string good = "{\"a\":\"1\",\"b\":\"x\",\"s\":0.5}\n";
+  const auto with = [&](const std::string& score) {
+    return refusal(good + "{\"a\":\"2\",\"b\":\"y\",\"s\":" + score + "}\n");
+  };
+  CHECK(refusal(good + "{\"a\":\"2\",\"b\":\"y\"}\n") == "t.jsonl:2: column 's' is missing; the columns are: a, b");
+  CHECK(with("null") == "t.jsonl:2: column 's' is null, it must be a number");
+  CHECK(with("true") == "t.jsonl:2: column 's' is true or false, it must be a number");
+  CHECK(with("[1]") == "t.jsonl:2: column 's' is a list, it must be a number");
+  for (const std::string text :
+       {"\"\"", "\"  \"", "\"high\"", "\"0.5 of 1\"", "\"0,5\"", "\"+\"", "\"+-1\"", "\"0x1\""}) {
+    CHECK(with(text) == "t.jsonl:2: column 's' holds " + text + ", it must be a number");
+  }
+  for (const std::string text : {"\"nan\"", "\"-inf\"", "\"1e999\"", "1e39", "\"-1e39\""}) {
+    CHECK_THAT(with(text), Contains("t.jsonl:2: column 's' holds ") && Contains("must be a finite number"));
+  }
+  CHECK(with("NaN").rfind("t.jsonl:2: ", 0) == 0);
+  CHECK(with("\"" + std::string(500, 'x') + "\"").size() < 200);
+  std::string csv = "a,b,s\n1,x,0.5\n2,y,\n";
+  CHECK_THAT(message_of<UserError>([&] { load("t.csv", csv); }), Contains("t.csv:3: column 's' holds \"\""));
+}
+
+TEST_CASE_METHOD(ScoredFixture, "the roles of a pair belong together") {
+  const auto message = [&] { return message_of<UserError>([&] { Dataset::load(config); }); };
+  config.columns.text_2.clear();
+  CHECK(message() == "r.yaml:7: data set 'pairs': columns maps no 'text_2'");
+  config.columns.text_2 = "b";
+  config.columns.anchor = "q";
+  CHECK_THAT(message(), Contains("columns maps both text_1, text_2 and anchor"));
+  CHECK(text_roles(config.columns) == std::array<std::string, 2>{"text_1", "text_2"});
+}
+
+TEST_CASE_METHOD(Fixture, "anchor and positive may have a score, too") {
+  CHECK_FALSE(load("t.jsonl", "{\"q\":\"1\",\"p\":\"a\",\"s\":0.5}\n").has_scores());
+  config.columns.score = "s";
+  const Dataset dataset = load("t.jsonl", "{\"q\":\"1\",\"p\":\"a\",\"s\":0.5}\n");
+  CHECK(rows_of(dataset) == Rows{{"1", "a"}});
+  CHECK(scores_of(dataset) == std::vector<float>{0.5F});
 }
 
 TEST_CASE("a numbered negative keeps its number when an earlier one is null") {

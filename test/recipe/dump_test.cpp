@@ -154,6 +154,7 @@ Recipe unusual_recipe() {
   recipe.sharding.wrap_modules = {"attention", "output"};
   recipe.data.train = {unusual_set(), unusual_set()};
   recipe.data.eval = {unusual_set()};
+  recipe.loss.type = loss::LossType::kMultipleNegativesRanking;
   recipe.loss.scale = 1.0;
   recipe.loss.similarity_fct = loss::SimilarityFunction::kDotScore;
   recipe.loss.directions = {loss::Direction::kQueryToDoc, loss::Direction::kDocToQuery};
@@ -207,6 +208,7 @@ TEST_CASE("every key that a block has is dumped", "[recipe]") {
   Diagnostics diagnostics("r.yaml");
   const YamlNode unusual = parse_yaml(dump(unusual_recipe()), Source{"r.yaml", 1}, diagnostics);
   Recipe plain;
+  plain.loss.type = loss::LossType::kMultipleNegativesRanking;  // the loss with the most options
   plain.adapter.emplace();
   plain.quantization.emplace();
   const YamlNode defaults = parse_yaml(dump(plain), Source{"r.yaml", 1}, diagnostics);
@@ -224,6 +226,25 @@ TEST_CASE("every key that a block has is dumped", "[recipe]") {
       CHECK(is_same_scalar == is_only_loss);
     }
   }
+}
+
+TEST_CASE("a loss is dumped with its own options only", "[recipe]") {
+  Recipe recipe;
+  recipe.model.name_or_path = "model";
+  recipe.run.output_dir = "out";
+  recipe.data.train = {unusual_set()};
+  recipe.loss.type = loss::LossType::kCoSent;
+  recipe.loss.scale = 12.5;
+  recipe.loss.similarity_fct = loss::SimilarityFunction::kManhattanSim;
+  recipe.loss.matryoshka = loss::MatryoshkaConfig{{64, 32}, {1.0, 0.5}};
+  const std::string text = dump(recipe);
+  CHECK_THAT(text, !Catch::Contains("gather_across_devices"));
+  const Recipe back = read_back(text);
+  CHECK(dump(back) == text);
+  CHECK(back.loss.type == loss::LossType::kCoSent);
+  CHECK(back.loss.scale == 12.5);
+  CHECK(back.loss.similarity_fct == loss::SimilarityFunction::kManhattanSim);
+  CHECK(back.loss.matryoshka.value().dims == recipe.loss.matryoshka.value().dims);
 }
 
 TEST_CASE("the resolved recipe loads again", "[recipe]") {

@@ -47,6 +47,26 @@ TEST_CASE("keys left out have the libraries' defaults", "[recipe]") {
   CHECK(recipe.data.train[0].key_path == "data.train");
 }
 
+TEST_CASE("without a loss it is CoSENTLoss, on text_1, text_2 and score", "[recipe]") {
+  const std::string start = R"(run: {output_dir: runs/test}
+model: {name_or_path: test/bad_recipes/data/model}
+data:
+  train:
+    path: test/bad_recipes/data/scored.csv
+    columns: {text_1: a, text_2: b, score: s}
+    prompts: {text_1: query, text_2: "passage: "}
+)";
+  for (const std::string loss : {"", "loss:\n", "loss: {scale: 20}\n", "loss: {type: CoSENTLoss}\n"}) {
+    INFO(loss);
+    const Recipe recipe = load_text(start + loss);
+    CHECK(recipe.loss.type == loss::LossType::kCoSent);
+    CHECK(recipe.loss.scale == 20.0);
+    CHECK(recipe.data.train.at(0).columns.score == "s");
+    CHECK(recipe.data.train.at(0).prompts.at("text_1") == "query");
+  }
+  CHECK(load_text(start + "loss: {type: CoSENTLoss, scale: 5}\n").loss.scale == 5.0);
+}
+
 TEST_CASE("the quickstart's keys are read", "[recipe]") {
   const Recipe recipe = load_text(small_recipe() + kEvaluator + R"(
 train:

@@ -23,6 +23,7 @@ inline recipe::Recipe tiny_recipe() {
   data.columns.anchor = "anchor";
   data.columns.positive = "positive";
   recipe.data.train = {data};
+  recipe.loss.type = loss::LossType::kMultipleNegativesRanking;
   recipe.train.max_steps = 3;
   recipe.train.shuffle = false;
   recipe.optim.optim = optim::OptimizerType::kSgd;
@@ -52,7 +53,7 @@ inline std::unique_ptr<train::Run> assemble_on(std::unique_ptr<dist::ProcessGrou
 inline train::StepRunner runner_of(train::Run& run, bool reduces_every_micro_batch = true) {
   train::StepOptions options;
   options.seed = run.recipe.run.seed;
-  options.scale = run.recipe.loss.scale;
+  options.loss = run.recipe.loss;
   options.max_grad_norm = run.recipe.optim.max_grad_norm;
   options.reduces_every_micro_batch = reduces_every_micro_batch;
   return {*run.model, *run.engine, *run.optimizer, *run.mesh, options};
