@@ -10,7 +10,7 @@
 
 namespace stft::eval {
 
-enum class EvaluatorType { kInformationRetrieval };
+enum class EvaluatorType { kInformationRetrieval, kEmbeddingSimilarity };
 
 // What embeddings are quantized to before they are scored.
 enum class Precision { kFloat32, kInt8, kUint8, kBinary, kUbinary };
@@ -20,6 +20,12 @@ struct TextFileConfig {
   std::string path;
   std::string id_field;    // default: first of _id, id
   std::string text_field;  // default: text
+};
+
+// A file of scored pairs and its columns.
+struct PairFileConfig {
+  std::string path;
+  std::string sentence1, sentence2, score;
 };
 
 struct EvaluatorConfig {
@@ -35,6 +41,8 @@ struct EvaluatorConfig {
   std::string qrels_path;
   bool graded = false;
   bool exclude_identical_ids = false;
+  // EmbeddingSimilarityEvaluator
+  PairFileConfig pairs;
   std::string source;    // "file:line" of the recipe, for messages
   std::string key_path;  // "evaluators.0", for messages
 };

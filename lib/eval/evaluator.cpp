@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "eval/retrieval_evaluator.h"
+#include "eval/similarity_evaluator.h"
 
 namespace stft::eval {
 
@@ -39,6 +40,8 @@ std::unique_ptr<Evaluator> make_evaluator(const EvaluatorConfig& config, const E
   switch (config.type) {
     case EvaluatorType::kInformationRetrieval:
       return std::make_unique<RetrievalEvaluator>(config, defaults);
+    case EvaluatorType::kEmbeddingSimilarity:
+      return std::make_unique<SimilarityEvaluator>(config, defaults);
   }
   throw_internal("known evaluator", config.name);
 }

@@ -90,7 +90,7 @@ struct EvaluatorDefaults {
   model::Similarity similarity = model::Similarity::kCosine;
 };
 
-// Reads the evaluator's files. UserError for what they turn out to be and for a similarity that is not available.
+// Reads the evaluator's files. UserError for what they turn out to be.
 std::unique_ptr<Evaluator> make_evaluator(const EvaluatorConfig& config, const EvaluatorDefaults& defaults);
 
 }  // namespace stft::eval

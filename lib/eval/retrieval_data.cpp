@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <numeric>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
 
 #include "base/error.h"
+#include "eval/scored_pairs.h"
 #include "io/file.h"
 #include "io/text_table.h"
 #include "io/utf8.h"
@@ -81,17 +80,6 @@ std::vector<std::string_view> split(std::string_view line, std::string_view sepa
     if (end == std::string_view::npos) return fields;
     line.remove_prefix(end + 1);
   }
-}
-
-std::optional<double> parse_score(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  if (first == std::string_view::npos) return std::nullopt;
-  text = text.substr(first, text.find_last_not_of(' ') + 1 - first);
-  if (text.starts_with('+')) text.remove_prefix(1);
-  double score = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), score);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(score)) return std::nullopt;
-  return score;
 }
 
 // Reads a qrels file line by line; its first line that is not blank decides the format.

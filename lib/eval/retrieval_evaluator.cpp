@@ -46,6 +46,22 @@ at::Tensor prepare(at::Tensor vectors_ND, model::Similarity similarity, std::opt
   return vectors_ND.contiguous();
 }
 
+// Scores [Q, N] of vectors that went through prepare(). Distances are computed from differences, without the shortcut
+// through dot products, which loses close neighbours.
+at::Tensor score(const at::Tensor& queries_QD, const at::Tensor& documents_ND, model::Similarity similarity) {
+  constexpr int64_t kFromDifferences = 2;
+  switch (similarity) {
+    case model::Similarity::kCosine:
+    case model::Similarity::kDot:
+      return at::mm(queries_QD, documents_ND.t()).contiguous();
+    case model::Similarity::kEuclidean:
+      return -at::cdist(queries_QD, documents_ND, 2, kFromDifferences);
+    case model::Similarity::kManhattan:
+      return -at::cdist(queries_QD, documents_ND, 1, kFromDifferences);
+  }
+  throw_internal("known similarity", "");
+}
+
 // Every rank's kept documents, merged into one ranking a query.
 std::vector<RankedList> merge(const TopDocuments& kept, int64_t queries, std::span<const int64_t> id_order,
                               dist::ProcessGroup& world) {
@@ -89,12 +105,6 @@ RetrievalEvaluator::RetrievalEvaluator(const EvaluatorConfig& config, const Eval
       data_(load_retrieval_data(config)) {
   if (similarities_.empty()) {
     similarities_.push_back(defaults.similarity);
-  }
-  for (const model::Similarity similarity : similarities_) {
-    if (similarity != model::Similarity::kCosine && similarity != model::Similarity::kDot) {
-      throw UserError("evaluator '" + config_.name + "': similarity " + model::similarity_name(similarity) +
-                      " is not available yet (cosine and dot are; model.similarity_fn_name chooses one)");
-    }
   }
 }
 
@@ -154,7 +164,7 @@ std::vector<TopDocuments> RetrievalEvaluator::keep_documents(const Embedder& emb
     const auto vectors_ND = cache.block(key, block, [&] { return embedder.embed(blocks.texts(block), prompt); });
     for (size_t s = 0; s < similarities_.size(); ++s) {
       const auto documents_ND = prepare(vectors_ND, similarities_[s], config_.truncate_dim);
-      offer_block(kept[s], at::mm(prepared_queries[s], documents_ND.t()).contiguous(), blocks.indices(block));
+      offer_block(kept[s], score(prepared_queries[s], documents_ND, similarities_[s]), blocks.indices(block));
     }
   }
   return kept;

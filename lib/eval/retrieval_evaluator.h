@@ -24,7 +24,7 @@ namespace stft::eval {
 // bytes order.
 class RetrievalEvaluator : public Evaluator {
  public:
-  // UserError for a similarity that is not available; errors of load_retrieval_data.
+  // Errors of load_retrieval_data.
   RetrievalEvaluator(const EvaluatorConfig& config, const EvaluatorDefaults& defaults);
 
   const std::string& name() const override { return config_.name; }

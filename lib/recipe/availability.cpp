@@ -53,15 +53,15 @@ const std::vector<std::string>& coming_losses() {
 }
 
 const std::vector<std::string>& available_evaluators() {
-  static const std::vector<std::string> names = {"InformationRetrievalEvaluator"};
+  static const std::vector<std::string> names = {"InformationRetrievalEvaluator", "EmbeddingSimilarityEvaluator"};
   return names;
 }
 
 const std::vector<std::string>& coming_evaluators() {
   static const std::vector<std::string> names = {
-      "EmbeddingSimilarityEvaluator",  "NanoBEIREvaluator",         "RerankingEvaluator",   "TripletEvaluator",
-      "BinaryClassificationEvaluator", "ParaphraseMiningEvaluator", "TranslationEvaluator", "MSEEvaluator",
-      "MSEEvaluatorFromDataFrame",     "LabelAccuracyEvaluator",    "SequentialEvaluator"};
+      "NanoBEIREvaluator",         "RerankingEvaluator",   "TripletEvaluator", "BinaryClassificationEvaluator",
+      "ParaphraseMiningEvaluator", "TranslationEvaluator", "MSEEvaluator",     "MSEEvaluatorFromDataFrame",
+      "LabelAccuracyEvaluator",    "SequentialEvaluator"};
   return names;
 }
 
@@ -102,10 +102,6 @@ std::vector<Refusal> model_refusals(const model::ModelConfig& m) {
 
 bool is_available(model::PoolingMode mode) {
   return mode == model::PoolingMode::kCls || mode == model::PoolingMode::kMean || mode == model::PoolingMode::kMax;
-}
-
-bool is_available(model::Similarity similarity) {
-  return similarity == model::Similarity::kCosine || similarity == model::Similarity::kDot;
 }
 
 std::vector<Refusal> sharding_refusals(const shard::ShardConfig& s) {
@@ -178,31 +174,19 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
   return refusals;
 }
 
-std::vector<Refusal> similarity_refusals(const std::string& key, const std::vector<model::Similarity>& similarities) {
-  std::vector<Refusal> refusals;
-  for (const model::Similarity similarity : similarities) {
-    refusals.push_back({key, !is_available(similarity), name_of(kSimilarities, similarity)});
-  }
-  return refusals;
-}
-
 std::vector<Refusal> model_value_refusals(const model::ModelConfig& m) {
   std::vector<Refusal> refusals;
   for (const model::PoolingMode mode : m.pooling) {
     refusals.push_back({"model.pooling", !is_available(mode), name_of(kPoolingModes, mode)});
   }
-  if (m.similarity_fn_name.has_value()) {
-    const std::vector<Refusal> more = similarity_refusals("model.similarity_fn_name", {*m.similarity_fn_name});
-    refusals.insert(refusals.end(), more.begin(), more.end());
-  }
   return refusals;
 }
 
 std::vector<Refusal> evaluator_refusals(const std::string& key, const eval::EvaluatorConfig& e) {
-  std::vector<Refusal> refusals = similarity_refusals(key + ".similarity_fn_names", e.similarity_fn_names);
-  refusals.push_back({key + ".truncate_dim", e.truncate_dim.has_value(), "truncate_dim"});
-  refusals.push_back({key + ".precision", e.precision.has_value(), "precision"});
-  return refusals;
+  return {
+      {key + ".truncate_dim", e.truncate_dim.has_value(), "truncate_dim"},
+      {key + ".precision", e.precision.has_value(), "precision"},
+  };
 }
 
 // Formats go by the file name; one that names no format of ours is a mistake rather than a feature to come.
@@ -249,11 +233,13 @@ std::string refuse_evaluator(const std::string& type) {
   return refuse_class(type, available_evaluators(), coming_evaluators());
 }
 
-void refuse_evaluator_options(Reader& reader) {
-  for (const std::string_view key :
-       {"corpus_chunk_size", "query_prompt", "query_prompt_name", "corpus_prompt", "corpus_prompt_name",
-        "accuracy_at_k", "precision_recall_at_k", "mrr_at_k", "ndcg_at_k", "map_at_k", "main_score_function",
-        "show_progress_bar", "write_predictions"}) {
+void refuse_evaluator_options(Reader& reader, eval::EvaluatorType type) {
+  const std::vector<std::string_view> of_retrieval = {
+      "corpus_chunk_size",   "query_prompt",          "query_prompt_name", "corpus_prompt", "corpus_prompt_name",
+      "accuracy_at_k",       "precision_recall_at_k", "mrr_at_k",          "ndcg_at_k",     "map_at_k",
+      "main_score_function", "show_progress_bar",     "write_predictions"};
+  const std::vector<std::string_view> of_similarity = {"main_similarity", "show_progress_bar"};
+  for (const std::string_view key : type == eval::EvaluatorType::kEmbeddingSimilarity ? of_similarity : of_retrieval) {
     if (reader.child(key) != nullptr) {
       reader.diagnostics().add(reader.key_path(key), std::string(key) + " is not available yet");
     }

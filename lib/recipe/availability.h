@@ -15,8 +15,8 @@ namespace stft::recipe {
 std::string refuse_loss(const std::string& type);
 std::string refuse_evaluator(const std::string& type);
 
-// Refuses the options of the peer's InformationRetrievalEvaluator that are not read yet.
-void refuse_evaluator_options(Reader& reader);
+// Refuses the options of the peer's evaluator that are not read yet.
+void refuse_evaluator_options(Reader& reader, eval::EvaluatorType type);
 
 // Adds a problem for every setting of `recipe` that is not available yet and differs from its default.
 void check_availability(const Recipe& recipe, Diagnostics& diagnostics);

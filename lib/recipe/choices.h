@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,9 @@ inline constexpr Choice<model::Similarity> kSimilarities[] = {{"cosine", model::
                                                               {"dot", model::Similarity::kDot},
                                                               {"euclidean", model::Similarity::kEuclidean},
                                                               {"manhattan", model::Similarity::kManhattan}};
+inline constexpr Choice<eval::EvaluatorType> kEvaluatorTypes[] = {
+    {"InformationRetrievalEvaluator", eval::EvaluatorType::kInformationRetrieval},
+    {"EmbeddingSimilarityEvaluator", eval::EvaluatorType::kEmbeddingSimilarity}};
 inline constexpr Choice<model::AttentionKind> kAttentionKinds[] = {{"auto", model::AttentionKind::kAuto},
                                                                    {"sdpa", model::AttentionKind::kSdpa},
                                                                    {"flash_varlen", model::AttentionKind::kFlashVarlen},
@@ -114,6 +118,17 @@ std::string name_of(const Choice<E> (&choices)[N], E value) {
     }
   }
   return {};
+}
+
+// The value of `word`, nothing when there is no such word.
+template <typename E, std::size_t N>
+std::optional<E> value_of(const Choice<E> (&choices)[N], std::string_view word) {
+  for (const Choice<E>& choice : choices) {
+    if (choice.name == word) {
+      return choice.value;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace stft::recipe

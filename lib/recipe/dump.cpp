@@ -232,6 +232,25 @@ void dump_text_file(const char* key, const eval::TextFileConfig& file, YamlWrite
   out.end();
 }
 
+void dump_retrieval(const eval::EvaluatorConfig& evaluator, YamlWriter& out) {
+  dump_text_file("queries", evaluator.queries, out);
+  dump_text_file("corpus", evaluator.corpus, out);
+  out.begin("qrels");
+  out.text("path", evaluator.qrels_path);
+  out.end();
+  out.boolean("graded", evaluator.graded);
+  out.boolean("exclude_identical_ids", evaluator.exclude_identical_ids);
+}
+
+void dump_pair_file(const eval::PairFileConfig& pairs, YamlWriter& out) {
+  out.text("path", pairs.path);
+  out.begin("columns");
+  out.text("sentence1", pairs.sentence1);
+  out.text("sentence2", pairs.sentence2);
+  out.text("score", pairs.score);
+  out.end();
+}
+
 void dump_evaluators(const std::vector<eval::EvaluatorConfig>& evaluators, YamlWriter& out) {
   if (evaluators.empty()) {
     out.scalar("evaluators", "[]");
@@ -240,20 +259,18 @@ void dump_evaluators(const std::vector<eval::EvaluatorConfig>& evaluators, YamlW
   out.begin("evaluators");
   for (const eval::EvaluatorConfig& evaluator : evaluators) {
     out.begin_item();
-    out.text("type", "InformationRetrievalEvaluator");
+    out.text("type", name_of(kEvaluatorTypes, evaluator.type));
     out.text("name", evaluator.name);
     out.scalar("batch_size", yaml(evaluator.batch_size));
     out.scalar("similarity_fn_names", yaml_words(kSimilarities, evaluator.similarity_fn_names));
     out.scalar("truncate_dim", yaml(evaluator.truncate_dim));
     out.scalar("precision", yaml_word(kPrecisions, evaluator.precision));
     out.boolean("write_csv", evaluator.write_csv);
-    dump_text_file("queries", evaluator.queries, out);
-    dump_text_file("corpus", evaluator.corpus, out);
-    out.begin("qrels");
-    out.text("path", evaluator.qrels_path);
-    out.end();
-    out.boolean("graded", evaluator.graded);
-    out.boolean("exclude_identical_ids", evaluator.exclude_identical_ids);
+    if (evaluator.type == eval::EvaluatorType::kEmbeddingSimilarity) {
+      dump_pair_file(evaluator.pairs, out);
+    } else {
+      dump_retrieval(evaluator, out);
+    }
     out.end();
   }
   out.end();

@@ -22,6 +22,18 @@ std::vector<std::string> retrieval_metrics() {
   return names;
 }
 
+std::vector<std::string> similarity_metrics(const std::vector<model::Similarity>& similarities) {
+  std::vector<std::string> names;
+  for (const model::Similarity similarity : similarities) {
+    names.push_back("pearson_" + name_of(kSimilarities, similarity));
+    names.push_back("spearman_" + name_of(kSimilarities, similarity));
+  }
+  if (similarities.size() > 1) {
+    names.insert(names.end(), {"pearson_max", "spearman_max"});
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> metric_names(const Recipe& recipe, model::Similarity default_similarity) {
@@ -32,6 +44,12 @@ std::vector<std::string> metric_names(const Recipe& recipe, model::Similarity de
       similarities.push_back(recipe.model.similarity_fn_name.value_or(default_similarity));
     }
     const std::string prefix = evaluator.name.empty() ? std::string() : evaluator.name + "_";
+    if (evaluator.type == eval::EvaluatorType::kEmbeddingSimilarity) {
+      for (const std::string& metric : similarity_metrics(similarities)) {
+        names.push_back(prefix + metric);
+      }
+      continue;
+    }
     for (const model::Similarity similarity : similarities) {
       for (const std::string& metric : retrieval_metrics()) {
         names.push_back(prefix + name_of(kSimilarities, similarity) + "_" + metric);

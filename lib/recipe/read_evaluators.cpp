@@ -73,6 +73,24 @@ eval::EvaluatorConfig read_retrieval(Reader& reader, eval::EvaluatorConfig confi
   return config;
 }
 
+eval::EvaluatorConfig read_similarity(Reader& reader, eval::EvaluatorConfig config) {
+  reader.require("path");
+  config.pairs.path = reader.text("path").value_or("");
+  reader.require("columns");
+  Reader columns = reader.map("columns");
+  if (columns.is_absent()) {
+    return config;
+  }
+  for (const std::string_view field : {"sentence1", "sentence2", "score"}) {
+    columns.require(field);
+  }
+  config.pairs.sentence1 = columns.text("sentence1").value_or("");
+  config.pairs.sentence2 = columns.text("sentence2").value_or("");
+  config.pairs.score = columns.text("score").value_or("");
+  columns.finish();
+  return config;
+}
+
 std::optional<eval::EvaluatorConfig> read_evaluator(const YamlNode& node, const std::string& path,
                                                     Diagnostics& diagnostics) {
   Reader reader(&node, path, diagnostics);
@@ -91,6 +109,7 @@ std::optional<eval::EvaluatorConfig> read_evaluator(const YamlNode& node, const 
     diagnostics.add(reader.key_path("type"), refusal);
     return std::nullopt;
   }
+  config.type = value_of(kEvaluatorTypes, *type).value_or(config.type);
   config.name = reader.text("name").value_or(config.name);
   config.batch_size = reader.integer("batch_size", kCount);
   config.similarity_fn_names =
@@ -98,8 +117,9 @@ std::optional<eval::EvaluatorConfig> read_evaluator(const YamlNode& node, const 
   config.truncate_dim = reader.integer("truncate_dim", kCount);
   config.precision = reader.choice("precision", kPrecisions);
   config.write_csv = reader.boolean("write_csv").value_or(config.write_csv);
-  config = read_retrieval(reader, std::move(config));
-  refuse_evaluator_options(reader);
+  config = config.type == eval::EvaluatorType::kEmbeddingSimilarity ? read_similarity(reader, std::move(config))
+                                                                    : read_retrieval(reader, std::move(config));
+  refuse_evaluator_options(reader, config.type);
   reader.finish();
   return config;
 }

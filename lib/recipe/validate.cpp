@@ -132,6 +132,10 @@ void check_evaluators(const Recipe& recipe, Diagnostics& diagnostics) {
                                          ? "a second evaluator without a name; their metrics would have equal names"
                                          : "a second evaluator is named \"" + evaluator.name + "\"");
     }
+    if (evaluator.type == eval::EvaluatorType::kEmbeddingSimilarity) {
+      check_evaluator_file(key + ".path", evaluator.pairs.path, diagnostics);
+      continue;
+    }
     const bool is_beir = diagnostics.is_given(key + ".beir");
     check_evaluator_file(is_beir ? key + ".beir" : key + ".queries.path", evaluator.queries.path, diagnostics);
     check_evaluator_file(is_beir ? key + ".beir" : key + ".corpus.path", evaluator.corpus.path, diagnostics);

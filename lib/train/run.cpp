@@ -152,7 +152,11 @@ std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
     paths.insert(paths.end(), files.begin(), files.end());
   }
   for (const eval::EvaluatorConfig& config : recipe.evaluators) {
-    paths.insert(paths.end(), {config.queries.path, config.corpus.path, config.qrels_path});
+    for (const std::string& path : {config.queries.path, config.corpus.path, config.qrels_path, config.pairs.path}) {
+      if (!path.empty()) {
+        paths.push_back(path);
+      }
+    }
   }
   return paths;
 }

@@ -81,17 +81,19 @@ TEST_CASE("every metric equals the peer's, exactly the same at 1, 2 and 3 ranks"
   }
 }
 
-TEST_CASE("dot product scores the vectors as they are") {
+TEST_CASE("dot products and distances score the vectors as they are") {
   model::ModelConfig without_normalize;
   without_normalize.normalize = false;
   const test::PlainModel tiny(test::golden_path("tiny_bert"), without_normalize);
   auto config = beir_config("raw");
-  config.similarity_fn_names = {model::Similarity::kCosine, model::Similarity::kDot};
+  config.similarity_fn_names = {model::Similarity::kCosine, model::Similarity::kDot, model::Similarity::kEuclidean,
+                                model::Similarity::kManhattan};
   const auto golden = test::golden_json("ir_tiny.json")["without_normalize"];
   const auto result = evaluate(tiny, config, 2);
-  CHECK(result.values.size() == 30);
-  check_golden(result, golden, "raw_", "cosine");
-  check_golden(result, golden, "raw_", "dot");
+  CHECK(result.values.size() == 60);
+  for (const char* similarity : {"cosine", "dot", "euclidean", "manhattan"}) {
+    check_golden(result, golden, "raw_", similarity);
+  }
 }
 
 TEST_CASE("evaluators of one corpus embed it once and find what they find alone") {

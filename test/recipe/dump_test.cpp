@@ -55,6 +55,14 @@ data::DatasetConfig unusual_set() {
   return set;
 }
 
+eval::EvaluatorConfig pairs_evaluator() {
+  eval::EvaluatorConfig evaluator;
+  evaluator.type = eval::EvaluatorType::kEmbeddingSimilarity;
+  evaluator.name = "sts";
+  evaluator.pairs = {"p.tsv", "one", "two", "gold"};
+  return evaluator;
+}
+
 eval::EvaluatorConfig unusual_evaluator() {
   eval::EvaluatorConfig evaluator;
   evaluator.name = "a b";
@@ -158,7 +166,7 @@ Recipe unusual_recipe() {
   recipe.loss.matryoshka = loss::MatryoshkaConfig{{64, 32}, {1.0, 0.5}};
   recipe.loss.guide = "guide model";
   recipe.loss.teacher = "on";
-  recipe.evaluators = {unusual_evaluator(), unusual_evaluator()};
+  recipe.evaluators = {unusual_evaluator(), pairs_evaluator()};
   recipe.train = unusual_train();
   recipe.optim = unusual_optim();
   recipe.checkpoint = {checkpoint::StateDictType::kFull,
