@@ -10,7 +10,7 @@
 
 namespace stft::shard {
 
-ShardGroup::ShardGroup(std::string name, std::vector<model::Parameter*> parameters, dist::ProcessGroup& shard,
+ShardGroup::ShardGroup(std::string name, const std::vector<model::Parameter*>& parameters, dist::ProcessGroup& shard,
                        dist::ProcessGroup& replicate, at::Device device)
     : name_(std::move(name)),
       shard_(shard),

@@ -35,7 +35,7 @@ class ShardGroup {
  public:
   // Makes the leaves of `parameters` on `device`. `shard` and `replicate` must outlive the group: gathers and
   // reduce-scatters run over `shard`, all-reduces of the reduced gradients over `replicate`.
-  ShardGroup(std::string name, std::vector<model::Parameter*> parameters, dist::ProcessGroup& shard,
+  ShardGroup(std::string name, const std::vector<model::Parameter*>& parameters, dist::ProcessGroup& shard,
              dist::ProcessGroup& replicate, at::Device device = at::kCPU);
 
   const std::string& name() const { return name_; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """One training run of sentence-transformers for run.py: the stock trainer, rows in file order, dropout 0.
 
-Writes a line {"step", "loss"} to --step-log after each optimizer step, as the trainer itself logs it (the mean over ranks),
-and the model to --out at the end. Under torchrun it is one rank; run.py starts it either way.
+Writes a line {"step", "loss"} to --step-log after each optimizer step, as the trainer itself logs it (the mean over
+ranks), and the model to --out at the end. Under torchrun it is one rank; run.py starts it either way.
 """
 import argparse
 import json
@@ -78,8 +78,8 @@ if options.fsdp1:
 arguments = SentenceTransformerTrainingArguments(
     output_dir=options.out, max_steps=options.steps, per_device_train_batch_size=options.batch, use_cpu=True,
     learning_rate=options.learning_rate, lr_scheduler_type="linear", warmup_steps=3, weight_decay=0.0,
-    max_grad_norm=1.0, logging_steps=1, logging_nan_inf_filter=False, save_strategy="no", eval_strategy="no", report_to="none",
-    disable_tqdm=True, dataloader_pin_memory=False, dataloader_drop_last=True, seed=42, **sharding)
+    max_grad_norm=1.0, logging_steps=1, logging_nan_inf_filter=False, save_strategy="no", eval_strategy="no",
+    report_to="none", disable_tqdm=True, dataloader_pin_memory=False, dataloader_drop_last=True, seed=42, **sharding)
 if options.fsdp1:
     let_fsdp1_run_on_cpus()
 is_distributed = int(os.environ.get("WORLD_SIZE", "1")) > 1

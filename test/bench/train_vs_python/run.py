@@ -137,7 +137,7 @@ def process_tree(root):
 
 
 class Watch:
-    """Looks at a running program from outside: when each step's line arrives, and how much memory its processes hold."""
+    """Looks at a running program from outside: when each step's line arrives, what memory its processes hold."""
 
     def __init__(self, log, root):
         self.log, self.root = log, root
@@ -280,7 +280,7 @@ def main():
     try:
         for case in (CASES[name] for name in options.cases):
             if available < rows_needed(options, case):
-                sys.exit(f"run.py: {case.name} needs {rows_needed(options, case)} rows, {options.pairs} has {available}")
+                sys.exit(f"run.py: {options.pairs} has {available} rows, too few for case {case.name}")
             of_case = []
             for repeat in range(options.repeats):
                 for program in COMMANDS if repeat % 2 == 0 else reversed(COMMANDS):
