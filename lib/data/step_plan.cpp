@@ -63,9 +63,8 @@ PlannedStep StepPlan::step(int64_t index) const {
   PlannedStep planned;
   planned.epoch = is_first_epoch ? start.epoch : start.epoch + 1 + whole_epochs;
   const uint64_t micro_before =
-      start.micro_steps + static_cast<uint64_t>(is_first_epoch ? 0
-                                                               : first_epoch_micro_batches_ +
-                                                                     whole_epochs * micro_batches_per_epoch_);
+      start.micro_steps +
+      static_cast<uint64_t>(is_first_epoch ? 0 : first_epoch_micro_batches_ + whole_epochs * micro_batches_per_epoch_);
   const int64_t first_micro = in_epoch * options_.accumulation;
   const int64_t end_micro = std::min(first_micro + options_.accumulation, micro_batches);
   for (int64_t micro = first_micro; micro < end_micro; ++micro) {

@@ -42,9 +42,9 @@ struct PlannedStep {
   Position end;            // after this step
 };
 
-// A step takes `accumulation` consecutive micro-batches of one epoch; the last step of an epoch may have fewer. A resumed
-// run goes on at its row with its own batch sizes and ends where a run from the start would end; with the same sizes its
-// steps are those of the uninterrupted run.
+// A step takes `accumulation` consecutive micro-batches of one epoch; the last step of an epoch may have fewer. A
+// resumed run goes on at its row with its own batch sizes and ends where a run from the start would end; with the same
+// sizes its steps are those of the uninterrupted run.
 class StepPlan {
  public:
   explicit StepPlan(const StepPlanOptions& options);

@@ -5,13 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
 #include "base/error.h"
+#include "dist/process_group_impl.h"
 #include "dist/rendezvous_impl.h"
 
 namespace stft::dist {
@@ -46,10 +44,6 @@ std::string reason_of(const char* text) {
   throw CollectiveError(fmt::format("{} failed on rank {}: {}", operation, rank, reason_of(cause.what())));
 }
 
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-}
-
 }  // namespace
 
 void PendingCollective::wait() {
@@ -64,9 +58,13 @@ void PendingCollective::wait() {
   }
 }
 
-struct ProcessGroup::Impl {
-  c10::intrusive_ptr<c10d::Backend> backend;
-};
+c10d::Backend& ProcessGroup::Impl::backend_of(const at::Tensor& tensor) const {
+  if (tensor.is_cpu()) {
+    return *of_cpu;
+  }
+  STFT_CHECK(of_gpu != nullptr, "a collective on a GPU tensor in a group of CPU tensors");
+  return *of_gpu;
+}
 
 ProcessGroup::ProcessGroup(std::unique_ptr<Impl> impl, int64_t rank, int64_t size)
     : impl_(std::move(impl)), rank_(rank), size_(size) {}
@@ -78,17 +76,31 @@ std::unique_ptr<ProcessGroup> ProcessGroup::single() {
 }
 
 std::unique_ptr<ProcessGroup> ProcessGroup::over_gloo(const Rendezvous& rendezvous, const Options& options) {
+  return over(rendezvous, options, false);
+}
+
+std::unique_ptr<ProcessGroup> ProcessGroup::over_nccl(const Rendezvous& rendezvous, const Options& options) {
+  return over(rendezvous, options, true);
+}
+
+std::unique_ptr<ProcessGroup> ProcessGroup::over(const Rendezvous& rendezvous, const Options& options, bool has_nccl) {
   STFT_CHECK(options.rank >= 0 && options.rank < options.world_size, "a rank outside its group");
-  if (options.world_size == 1) {
-    return single();
-  }
+  const auto store = [&](const char* suffix) {
+    return c10::make_intrusive<c10d::PrefixStore>(options.name + suffix, rendezvous.impl().store);
+  };
   auto impl = std::make_unique<Impl>();
   try {
-    auto gloo_options = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
-    gloo_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.host));
-    auto store = c10::make_intrusive<c10d::PrefixStore>(options.name, rendezvous.impl().store);
-    impl->backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(options.rank),
-                                                                static_cast<int>(options.world_size), gloo_options);
+    if (has_nccl) {
+      impl->of_gpu = make_nccl_backend(store("/nccl"), options);
+    }
+    if (options.world_size == 1) {
+      return single();
+    }
+    impl->of_cpu = make_gloo_backend(store(""), options);
+  } catch (const UserError&) {
+    throw;
+  } catch (const SystemError&) {
+    throw;
   } catch (const std::exception& cause) {
     throw_collective(("joining process group '" + options.name + "'").c_str(), options.rank, cause);
   }
@@ -116,8 +128,8 @@ PendingCollective ProcessGroup::all_gather(at::Tensor output, at::Tensor input) 
   output = output.view({-1});
   input = input.view({-1});
   if (impl_ != nullptr) {
-    pending.impl_ =
-        issue("all_gather", rank_, {output, input}, [&] { return impl_->backend->all_gather_single(output, input); });
+    pending.impl_ = issue("all_gather", rank_, {output, input},
+                          [&] { return impl_->backend_of(output).all_gather_single(output, input); });
   } else if (output.data_ptr() != input.data_ptr()) {
     output.copy_(input);
   }
@@ -133,7 +145,7 @@ PendingCollective ProcessGroup::reduce_scatter_sum(at::Tensor output, at::Tensor
   input = input.view({-1});
   if (impl_ != nullptr) {
     pending.impl_ = issue("reduce_scatter", rank_, {output, input},
-                          [&] { return impl_->backend->reduce_scatter_single(output, input); });
+                          [&] { return impl_->backend_of(output).reduce_scatter_single(output, input); });
   } else {
     output.copy_(input);
   }
@@ -146,7 +158,7 @@ PendingCollective ProcessGroup::all_reduce_sum(at::Tensor tensor) {
   PendingCollective pending;
   if (impl_ != nullptr) {
     std::vector<at::Tensor> tensors{tensor};
-    pending.impl_ = issue("all_reduce", rank_, {tensor}, [&] { return impl_->backend->allreduce(tensors); });
+    pending.impl_ = issue("all_reduce", rank_, {tensor}, [&] { return impl_->backend_of(tensor).allreduce(tensors); });
   }
   return pending;
 }

@@ -1,4 +1,5 @@
-// A group of ranks and its collectives, over c10d backends (Gloo on CPUs). Only lib/dist names a backend.
+// A group of ranks and its collectives, over c10d backends (Gloo for CPU tensors, NCCL for GPU tensors). Only lib/dist
+// names a backend.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,8 +29,9 @@ class PendingCollective {
   PendingCollective& operator=(PendingCollective&&) noexcept;
   ~PendingCollective();
 
-  // Blocks until the collective is done. Throws SystemError naming the operation and the rank when a peer died or the
-  // timeout passed. Waiting on an empty or finished collective returns at once.
+  // Blocks until the collective is done (on a GPU tensor: makes the current stream wait for it). Throws SystemError
+  // naming the operation and the rank when a peer died or the timeout passed. Waiting on an empty or finished
+  // collective returns at once.
   void wait();
 
   struct Impl;  // defined for lib/dist only
@@ -56,6 +58,9 @@ class ProcessGroup {
     double timeout_s = 1800;
   };
   static std::unique_ptr<ProcessGroup> over_gloo(const Rendezvous& rendezvous, const Options& options);
+  // Collective: the same with NCCL for GPU tensors; CPU tensors (flags, counts) still go over Gloo. One GPU per rank.
+  // Throws UserError in a build without CUDA, SystemError without a GPU.
+  static std::unique_ptr<ProcessGroup> over_nccl(const Rendezvous& rendezvous, const Options& options);
 
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
@@ -75,9 +80,11 @@ class ProcessGroup {
   // Collective: returns when all ranks have come.
   void barrier();
 
+  struct Impl;  // defined for lib/dist only
+
  private:
-  struct Impl;
   ProcessGroup(std::unique_ptr<Impl> impl, int64_t rank, int64_t size);
+  static std::unique_ptr<ProcessGroup> over(const Rendezvous& rendezvous, const Options& options, bool has_nccl);
 
   std::unique_ptr<Impl> impl_;  // null for a group of one
   int64_t rank_ = 0;

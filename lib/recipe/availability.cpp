@@ -6,6 +6,7 @@
 
 #include "recipe/choices.h"
 #include "recipe/files.h"
+#include "recipe/nccl_refusal.h"
 #include "recipe/nearest.h"
 
 namespace stft::recipe {
@@ -166,7 +167,6 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
       {"data.eval", !r.data.eval.empty(), "evaluation loss (data.eval)"},
       {"checkpoint.adapter_only", !c.adapter_only, "adapter_only: false (adapters)"},
       {"checkpoint.async", c.is_async, "async saving"},
-      {"launch.backend", r.launch.backend == dist::BackendKind::kNccl, "nccl"},
   };
   for (const Reporter reporter : r.run.report_to) {
     refusals.push_back({"run.report_to", reporter != Reporter::kJsonl, name_of(kReporters, reporter)});
@@ -253,6 +253,9 @@ void check_availability(const Recipe& recipe, Diagnostics& diagnostics) {
   report(loss_refusals(recipe.loss), diagnostics);
   report(train_refusals(recipe.train, recipe.optim), diagnostics);
   report(run_refusals(recipe), diagnostics);
+  if (recipe.launch.backend == dist::BackendKind::kNccl) {
+    diagnostics.add("launch.backend", nccl_refusal());
+  }
   for (const data::DatasetConfig& set : recipe.data.train) {
     report(dataset_refusals(set.key_path, set), diagnostics);
     if (diagnostics.has_problem_under(set.key_path + ".path")) {

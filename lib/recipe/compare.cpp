@@ -49,9 +49,17 @@ FlatKeys flat_keys(const ResolvedText& text) {
 }
 
 bool is_fixed(const std::string& key) {
-  static constexpr std::array<std::string_view, 11> kFixed = {
-      "run.seed", "model.", "adapter", "quantization", "loss.", "data.train.", "train.shuffle", "train.optim",
-      "train.batch_sampler", "train.multi_dataset_batch_sampler", "train.dataloader_drop_last"};
+  static constexpr std::array<std::string_view, 11> kFixed = {"run.seed",
+                                                              "model.",
+                                                              "adapter",
+                                                              "quantization",
+                                                              "loss.",
+                                                              "data.train.",
+                                                              "train.shuffle",
+                                                              "train.optim",
+                                                              "train.batch_sampler",
+                                                              "train.multi_dataset_batch_sampler",
+                                                              "train.dataloader_drop_last"};
   return std::any_of(kFixed.begin(), kFixed.end(), [&](std::string_view fixed) {
     const bool is_section = fixed.ends_with('.');
     return key.starts_with(fixed) && (is_section || key.size() == fixed.size() || key[fixed.size()] == '.');

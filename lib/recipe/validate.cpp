@@ -219,6 +219,7 @@ void validate(const Recipe& recipe, Diagnostics& diagnostics) {
   check_evaluators(recipe, diagnostics);
   check_sharding(recipe.sharding, diagnostics);
   check_metric(recipe, diagnostics);
+  check_checkpoint(recipe, diagnostics);
 }
 
 }  // namespace stft::recipe

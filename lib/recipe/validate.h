@@ -9,4 +9,7 @@ namespace stft::recipe {
 // Adds every contradiction between keys, every file that is missing and a metric that nothing gives.
 void validate(const Recipe& recipe, Diagnostics& diagnostics);
 
+// The part of it about saving, the best model and early stopping.
+void check_checkpoint(const Recipe& recipe, Diagnostics& diagnostics);
+
 }  // namespace stft::recipe

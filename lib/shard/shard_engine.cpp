@@ -64,7 +64,7 @@ void ShardEngine::add_group(const std::string& name, const std::vector<int64_t>&
     place_of_parameter_[static_cast<size_t>(index)] = {groups_.size(), static_cast<int64_t>(pointers.size())};
     pointers.push_back(&model_.parameters()[static_cast<size_t>(index)]);
   }
-  groups_.push_back(std::make_unique<ShardGroup>(name, std::move(pointers), mesh_.shard, mesh_.replicate));
+  groups_.push_back(std::make_unique<ShardGroup>(name, pointers, mesh_.shard, mesh_.replicate, mesh_.device));
 }
 
 template <typename Action>

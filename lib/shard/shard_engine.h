@@ -24,6 +24,7 @@ namespace stft::shard {
 struct EngineMesh {
   dist::ProcessGroup& shard;
   dist::ProcessGroup& replicate;
+  at::Device device = at::kCPU;  // where shards, leaves and gradients are
 };
 
 // Gives this rank's rows of a parameter: writes rows [first_row, first_row + rows) of the whole tensor to the flat

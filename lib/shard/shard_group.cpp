@@ -2,24 +2,20 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/native/Resize.h>
 
 #include <utility>
 
 #include "base/error.h"
+#include "shard/storage.h"
 
 namespace stft::shard {
-namespace {
 
-void resize_storage(const at::Tensor& tensor, int64_t bytes) {
-  at::native::resize_bytes_cpu(tensor.storage().unsafeGetStorageImpl(), static_cast<size_t>(bytes));
-}
-
-}  // namespace
-
-ShardGroup::ShardGroup(std::string name, std::vector<model::Parameter*> parameters, dist::ProcessGroup& shard,
-                       dist::ProcessGroup& replicate)
-    : name_(std::move(name)), shard_(shard), replicate_(replicate) {
+ShardGroup::ShardGroup(std::string name, const std::vector<model::Parameter*>& parameters, dist::ProcessGroup& shard,
+                       dist::ProcessGroup& replicate, at::Device device)
+    : name_(std::move(name)),
+      shard_(shard),
+      replicate_(replicate),
+      fp32_(at::TensorOptions().dtype(at::kFloat).device(device)) {
   for (model::Parameter* parameter : parameters) {
     Member member;
     member.parameter = parameter;
@@ -38,13 +34,13 @@ ShardGroup::ShardGroup(std::string name, std::vector<model::Parameter*> paramete
 void ShardGroup::make_leaves() {
   const at::NoGradGuard no_grad;
   if (is_sharded()) {
-    flat_shard_ = at::zeros({shard_numel_}, at::kFloat);
+    flat_shard_ = at::zeros({shard_numel_}, fp32_);
   }
   for (Member& member : members_) {
     model::Parameter& parameter = *member.parameter;
-    member.padded_leaf = at::empty({shard_.size(), member.layout.chunk_numel()}, at::kFloat);
+    member.padded_leaf = at::empty({shard_.size(), member.layout.chunk_numel()}, fp32_);
     // A tensor of its own on the padded storage, so that filling it never touches the leaf's version counter.
-    auto leaf = at::empty({0}, at::kFloat);
+    auto leaf = at::empty({0}, fp32_);
     leaf.set_(member.padded_leaf.storage(), 0, parameter.shape, c10::contiguous_strides(parameter.shape));
     if (is_sharded()) {
       resize_storage(leaf, 0);
@@ -69,7 +65,7 @@ void ShardGroup::start_unshard() {
     allocate(members_.front());
     gather_ = shard_.all_gather(members_.front().padded_leaf, flat_shard_);
   } else {
-    gather_output_ = at::empty({shard_.size() * shard_numel_}, at::kFloat);
+    gather_output_ = at::empty({shard_.size() * shard_numel_}, fp32_);
     gather_ = shard_.all_gather(gather_output_, flat_shard_);
   }
   state_ = GroupState::kGathering;
@@ -118,7 +114,7 @@ std::vector<at::Tensor> ShardGroup::take_leaf_gradients() {
       continue;
     }
     auto gradient = std::exchange(parameter.leaf.mutable_grad(), at::Tensor());
-    gradients.push_back(gradient.defined() ? gradient : at::zeros(parameter.shape, at::kFloat));
+    gradients.push_back(gradient.defined() ? gradient : at::zeros(parameter.shape, fp32_));
   }
   return gradients;
 }
@@ -129,7 +125,7 @@ at::Tensor ShardGroup::pack_gradients() {
   if (gradients.size() == 1 && gradients.front().numel() == shard_.size() * gradient_numel_) {
     return gradients.front().contiguous();  // rows divide evenly: the ranks' parts stand one after the other already
   }
-  auto packed = at::empty({shard_.size(), gradient_numel_}, at::kFloat);
+  auto packed = at::empty({shard_.size(), gradient_numel_}, fp32_);
   at::_chunk_cat_out(packed, gradients, 0, shard_.size());
   return packed;
 }
@@ -145,7 +141,7 @@ void ShardGroup::start_reduce() {
   }
   const auto packed = pack_gradients();
   if (is_sharded()) {
-    reduce_output_ = at::empty({gradient_numel_}, at::kFloat);
+    reduce_output_ = at::empty({gradient_numel_}, fp32_);
     reduce_ = shard_.reduce_scatter_sum(reduce_output_, packed);
     if (replicate_.size() > 1) {
       reduce_.wait();
@@ -207,7 +203,7 @@ at::Tensor ShardGroup::gather(int64_t index) {
   if (!is_sharded()) {
     return member.parameter->leaf.detach();
   }
-  auto whole = at::empty({shard_.size() * member.layout.chunk_numel()}, at::kFloat);
+  auto whole = at::empty({shard_.size() * member.layout.chunk_numel()}, fp32_);
   shard_.all_gather(whole, flat_shard_.narrow(0, member.offset, member.layout.chunk_numel())).wait();
   return whole.narrow(0, 0, member.parameter->numel()).view(member.parameter->shape);
 }

@@ -33,10 +33,10 @@ struct LocalParameter {
 
 class ShardGroup {
  public:
-  // Makes the leaves of `parameters`. `shard` and `replicate` must outlive the group: gathers and reduce-scatters run
-  // over `shard`, all-reduces of the reduced gradients over `replicate`.
-  ShardGroup(std::string name, std::vector<model::Parameter*> parameters, dist::ProcessGroup& shard,
-             dist::ProcessGroup& replicate);
+  // Makes the leaves of `parameters` on `device`. `shard` and `replicate` must outlive the group: gathers and
+  // reduce-scatters run over `shard`, all-reduces of the reduced gradients over `replicate`.
+  ShardGroup(std::string name, const std::vector<model::Parameter*>& parameters, dist::ProcessGroup& shard,
+             dist::ProcessGroup& replicate, at::Device device = at::kCPU);
 
   const std::string& name() const { return name_; }
   GroupState state() const { return state_; }
@@ -79,6 +79,7 @@ class ShardGroup {
   std::vector<Member> members_;
   dist::ProcessGroup& shard_;
   dist::ProcessGroup& replicate_;
+  at::TensorOptions fp32_;
   GroupState state_ = GroupState::kSharded;
   at::Tensor flat_shard_;     // [sum of chunk_numel]; undefined with one shard rank
   at::Tensor flat_gradient_;  // [sum of chunk_numel of trainable]; undefined before the first reduction

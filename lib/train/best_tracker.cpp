@@ -14,8 +14,7 @@ bool is_better(const BestRule& rule, double value, double other) {
 BestVerdict observe(const BestRule& rule, BestProgress progress, double value) {
   BestVerdict verdict;
   verdict.is_new_best = !std::isnan(value) && (!progress.best || is_better(rule, value, *progress.best));
-  const bool improves =
-      verdict.is_new_best && (!progress.best || std::fabs(value - *progress.best) > rule.threshold);
+  const bool improves = verdict.is_new_best && (!progress.best || std::fabs(value - *progress.best) > rule.threshold);
   progress.evaluations_without_improvement = improves ? 0 : progress.evaluations_without_improvement + 1;
   if (verdict.is_new_best) {
     progress.best = value;

@@ -201,9 +201,9 @@ void Reporter::saved(const RunState& state, const std::string& checkpoint, doubl
   }
   if (is_writer_) {
     const bool is_best = state.best && state.best->checkpoint == checkpoint;
-    log::info(fmt::format("saved {} ({:.1f} s){}", checkpoint, seconds,
-                          is_best ? fmt::format(", the best so far: {} {:.4f}", state.best->metric, state.best->value)
-                                  : ""));
+    log::info(
+        fmt::format("saved {} ({:.1f} s){}", checkpoint, seconds,
+                    is_best ? fmt::format(", the best so far: {} {:.4f}", state.best->metric, state.best->value) : ""));
   }
 }
 
@@ -219,8 +219,7 @@ void Reporter::stopped(const RunState& state, const std::string& checkpoint) {
 
 void Reporter::finished(const RunState& state, const Evaluation& first, const Evaluation& last) {
   if (log_) {
-    log_->write("end",
-                {{"step", state.position.step}, {"epoch", state.epoch}, {"train_seconds", state.train_seconds}});
+    log_->write("end", {{"step", state.position.step}, {"epoch", state.epoch}, {"train_seconds", state.train_seconds}});
   }
   if (!is_writer_) {
     return;

@@ -36,7 +36,8 @@ void check_recipe(const recipe::Recipe& recipe, const std::string& checkpoint) {
                             fixed.ours, fixed.theirs);
   }
   if (!problems.empty()) {
-    throw UserError(fmt::format("'{}' belongs to another run; a resumed run keeps these keys:{}", checkpoint, problems));
+    throw UserError(
+        fmt::format("'{}' belongs to another run; a resumed run keeps these keys:{}", checkpoint, problems));
   }
 }
 
@@ -46,8 +47,8 @@ void check_given(const std::string& directory) {
   }
   if (!fs::exists(fs::path(directory) / checkpoint::kManifestFile) &&
       !checkpoint::checkpoint_steps(directory).empty()) {
-    throw UserError(fmt::format("--resume: '{}' is a run; give one of its checkpoints, or --resume auto with its recipe",
-                                directory));
+    throw UserError(fmt::format(
+        "--resume: '{}' is a run; give one of its checkpoints, or --resume auto with its recipe", directory));
   }
   const auto faults = checkpoint::checkpoint_faults(directory, checkpoint::FileCheck::kChecksums);
   if (!faults.empty()) {
@@ -93,9 +94,10 @@ std::string choose(const recipe::Recipe& recipe, const ResumeRequest& request) {
   }
   if (!newest.path) {
     if (fs::exists(fs::path(output_dir) / "final")) {
-      throw UserError(fmt::format("--resume auto: '{}' holds a finished run without a checkpoint to go on from; use "
-                                  "--overwrite to start anew",
-                                  output_dir));
+      throw UserError(
+          fmt::format("--resume auto: '{}' holds a finished run without a checkpoint to go on from; use "
+                      "--overwrite to start anew",
+                      output_dir));
     }
     log::info("resume: no complete checkpoint in " + output_dir + ", starting from the beginning");
     return {};

@@ -21,9 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, 9> kRunFiles = {"recipe.resolved.yaml", "log.jsonl", "trainer_state.json",
-                                                  "best.json",            "eval",      "final",
-                                                  "final.tmp",            "final.old", "final.removed"};
+constexpr std::array<const char*, 9> kRunFiles = {
+    "recipe.resolved.yaml", "log.jsonl", "trainer_state.json", "best.json", "eval", "final", "final.tmp", "final.old",
+    "final.removed"};
 
 bool is_run_entry(const fs::path& path) {
   const std::string name = path.filename().string();
@@ -50,7 +50,8 @@ std::vector<fs::path> run_entries(const std::string& output_dir) {
 std::unique_ptr<data::StepPlan> plan_steps(const recipe::TrainConfig& train, int64_t rows, int64_t ranks,
                                            const data::Position& start) {
   if (start.row > rows) {
-    throw UserError(fmt::format("data.train: has {} rows now; the checkpoint had done {} of its epoch", rows, start.row));
+    throw UserError(
+        fmt::format("data.train: has {} rows now; the checkpoint had done {} of its epoch", rows, start.row));
   }
   data::StepPlanOptions options;
   options.start = start;
@@ -141,8 +142,8 @@ Run read_inputs(recipe::Recipe recipe, int64_t ranks, const data::Position& star
 }
 
 std::unique_ptr<shard::ShardEngine> make_engine(Run& run) {
-  return std::make_unique<shard::ShardEngine>(
-      *run.model, shard::EngineMesh{run.mesh->shard(), run.mesh->replicate()}, run.recipe.sharding);
+  return std::make_unique<shard::ShardEngine>(*run.model, shard::EngineMesh{run.mesh->shard(), run.mesh->replicate()},
+                                              run.recipe.sharding);
 }
 
 std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
@@ -180,8 +181,8 @@ void check_output_dir(const recipe::Recipe& recipe, OutputDirUse use) {
   }
   const auto entries = run_entries(output_dir);
   if (use == OutputDirUse::kNew && !entries.empty()) {
-    throw UserError(fmt::format("run.output_dir: '{}' holds a run already; use another directory, --resume or --overwrite",
-                                output_dir));
+    throw UserError(fmt::format(
+        "run.output_dir: '{}' holds a run already; use another directory, --resume or --overwrite", output_dir));
   }
   if (use != OutputDirUse::kReplaces) {
     return;

@@ -55,9 +55,9 @@ void check_inputs(const recipe::Recipe& recipe, int64_t ranks);
 
 // What a run does with an output_dir that holds a run.
 enum class OutputDirUse {
-  kNew,      // refuses it
+  kNew,  // refuses it
   kReplaces,
-  kGoesOn    // from its newest complete checkpoint, or from another run's
+  kGoesOn  // from its newest complete checkpoint, or from another run's
 };
 
 // Before anything is written: UserError when output_dir cannot be a directory, holds a run that `use` refuses, or holds

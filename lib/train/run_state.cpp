@@ -44,27 +44,26 @@ std::string to_json(const RunState& state) {
   for (const auto& [name, value] : state.first_values) {
     first[name] = number(value);
   }
-  Ordered json = {
-      {"position",
-       {{"step", state.position.step},
-        {"epoch", state.position.epoch},
-        {"row", state.position.row},
-        {"micro_steps", state.position.micro_steps}}},
-      {"epoch", state.epoch},
-      {"since_log",
-       {{"loss_sum", number(state.since_log.loss_sum)},
-        {"steps", state.since_log.steps},
-        {"rows", state.since_log.rows},
-        {"tokens", state.since_log.tokens},
-        {"seconds", state.since_log.seconds}}},
-      {"train_seconds", state.train_seconds},
-      {"best_value", state.best_progress.best ? number(*state.best_progress.best) : Ordered(nullptr)},
-      {"evaluations_without_improvement", state.best_progress.evaluations_without_improvement},
-      {"best_checkpoint", nullptr},
-      {"is_evaluation_pending", state.is_evaluation_pending},
-      {"stops_early", state.stops_early},
-      {"first_values", first},
-      {"log_history", state.history}};
+  Ordered json = {{"position",
+                   {{"step", state.position.step},
+                    {"epoch", state.position.epoch},
+                    {"row", state.position.row},
+                    {"micro_steps", state.position.micro_steps}}},
+                  {"epoch", state.epoch},
+                  {"since_log",
+                   {{"loss_sum", number(state.since_log.loss_sum)},
+                    {"steps", state.since_log.steps},
+                    {"rows", state.since_log.rows},
+                    {"tokens", state.since_log.tokens},
+                    {"seconds", state.since_log.seconds}}},
+                  {"train_seconds", state.train_seconds},
+                  {"best_value", state.best_progress.best ? number(*state.best_progress.best) : Ordered(nullptr)},
+                  {"evaluations_without_improvement", state.best_progress.evaluations_without_improvement},
+                  {"best_checkpoint", nullptr},
+                  {"is_evaluation_pending", state.is_evaluation_pending},
+                  {"stops_early", state.stops_early},
+                  {"first_values", first},
+                  {"log_history", state.history}};
   if (state.best) {
     json["best_checkpoint"] = {
         {"checkpoint", state.best->checkpoint}, {"metric", state.best->metric}, {"value", state.best->value}};
@@ -93,8 +92,7 @@ RunState run_state_from_json(const std::string& text, const std::string& origin)
   state.since_log.seconds = io::get_double(since_log, "seconds", origin);
   state.train_seconds = io::get_double(json, "train_seconds", origin);
   state.best_progress.best = io::optional_double(json, "best_value", origin);
-  state.best_progress.evaluations_without_improvement =
-      io::get_int(json, "evaluations_without_improvement", origin);
+  state.best_progress.evaluations_without_improvement = io::get_int(json, "evaluations_without_improvement", origin);
   state.best = best_from_json(json, origin);
   state.is_evaluation_pending = io::get_bool(json, "is_evaluation_pending", origin);
   state.stops_early = io::get_bool(json, "stops_early", origin);

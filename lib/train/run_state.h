@@ -31,10 +31,10 @@ struct RunState {
   LogTotals since_log;
   double train_seconds = 0;
   BestProgress best_progress;
-  std::optional<checkpoint::BestCheckpoint> best;  // among the saved ones
-  bool is_evaluation_pending = false;              // the evaluation due at this step was interrupted
-  bool stops_early = false;                        // patience has run out
-  eval::NamedValues first_values;                  // each evaluator's primary metric before training
+  std::optional<checkpoint::BestCheckpoint> best;                    // among the saved ones
+  bool is_evaluation_pending = false;                                // the evaluation due at this step was interrupted
+  bool stops_early = false;                                          // patience has run out
+  eval::NamedValues first_values;                                    // each evaluator's primary metric before training
   nlohmann::ordered_json history = nlohmann::ordered_json::array();  // transformers' log_history
 };
 

@@ -24,11 +24,11 @@ std::string in_output_dir(const Run& run, const std::string& name) {
 void save_checkpoint(Run& run, const SaveRequest& request) {
   const std::string name = checkpoint::checkpoint_name(request.state.position.step);
   const std::string recipe = recipe::dump(run.recipe);
-  checkpoint::CheckpointContent content{*run.model, *run.weights, *run.engine,
-                                        {run.mesh->world(), run.mesh->replicate()}, std::nullopt, {}, {}};
+  checkpoint::CheckpointContent content{
+      *run.model, *run.weights, *run.engine, {run.mesh->world(), run.mesh->replicate()}, std::nullopt, {}, {}};
   if (request.with_optimizer) {
-    content.optimizer.emplace(checkpoint::OptimizerSource{
-        *run.optimizer, run.recipe.optim, run.schedule->learning_rate(request.state.position.step)});
+    content.optimizer.emplace(checkpoint::OptimizerSource{*run.optimizer, run.recipe.optim,
+                                                          run.schedule->learning_rate(request.state.position.step)});
   }
   content.manifest.state_dict_type = run.recipe.checkpoint.state_dict_type;
   content.manifest.step = request.state.position.step;
@@ -60,8 +60,7 @@ void save_checkpoint(Run& run, const SaveRequest& request) {
 
 void write_trainer_state(Run& run, const SaveRequest& request) {
   if (run.mesh->world().rank() == 0) {
-    io::write_file(in_output_dir(run, checkpoint::kTrainerStateFile),
-                   trainer_state_json(request.state, request.facts));
+    io::write_file(in_output_dir(run, checkpoint::kTrainerStateFile), trainer_state_json(request.state, request.facts));
   }
 }
 

@@ -14,7 +14,7 @@ namespace stft::train {
 struct SaveRequest {
   const RunState& state;  // `best` as it is with this checkpoint
   TrainerStateFacts facts;
-  eval::NamedValues metrics = {};          // of the evaluation at this step; empty: none
+  eval::NamedValues metrics = {};                         // of the evaluation at this step; empty: none
   std::optional<checkpoint::Score> score = std::nullopt;  // by the rule for the best model
   bool with_optimizer = true;
 };

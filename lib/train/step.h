@@ -25,10 +25,10 @@ struct StepOptions {
 
 // Equal on all ranks.
 struct StepResult {
-  double loss = 0;        // of the step's rows
-  double grad_norm = 0;   // global, before clipping
-  int64_t tokens = 0;     // of all ranks, special ones included
-  bool is_finite = true;  // false: nothing was updated
+  double loss = 0;                 // of the step's rows
+  double grad_norm = 0;            // global, before clipping
+  int64_t tokens = 0;              // of all ranks, special ones included
+  bool is_finite = true;           // false: nothing was updated
   bool is_stop_requested = false;  // on any rank
 };
 

@@ -249,9 +249,10 @@ Outcome Trainer::finish() {
 // asked to stop meanwhile.
 bool Trainer::reload_best() {
   if (!state_.best) {
-    throw SystemError(fmt::format("load_best_model_at_end: no saved checkpoint has a value of {}, so there is no best "
-                                  "model to load; the last checkpoint has the last weights",
-                                  best_rule_->metric));
+    throw SystemError(
+        fmt::format("load_best_model_at_end: no saved checkpoint has a value of {}, so there is no best "
+                    "model to load; the last checkpoint has the last weights",
+                    best_rule_->metric));
   }
   const std::string path = (std::filesystem::path(run_.recipe.run.output_dir) / state_.best->checkpoint).string();
   checkpoint::Attempt attempt(run_.mesh->world(), "reloading '" + path + "'");
@@ -269,10 +270,10 @@ bool Trainer::reload_best() {
   const double recorded = state_.best->value;
   const double tolerance = 1e-6 * std::max(1.0, std::fabs(recorded));
   if (!found || !(std::fabs(found->value - recorded) <= tolerance)) {
-    throw SystemError(fmt::format("the reloaded '{}' is not what was measured: {} is {}, recorded {}; final/ is not "
-                                  "written",
-                                  path, state_.best->metric, found ? fmt::format("{:.9g}", found->value) : "missing",
-                                  recorded));
+    throw SystemError(
+        fmt::format("the reloaded '{}' is not what was measured: {} is {}, recorded {}; final/ is not "
+                    "written",
+                    path, state_.best->metric, found ? fmt::format("{:.9g}", found->value) : "missing", recorded));
   }
   last_evaluation_ = std::move(*evaluation);
   return true;

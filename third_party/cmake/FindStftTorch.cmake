@@ -5,7 +5,8 @@
 #   - a Python environment (its site-packages/torch is used).
 # Default: .deps/site/torch, which scripts/setup.sh fills.
 #
-# Targets: StftTorch::headers (include paths, ABI flags) and StftTorch::torch (libtorch_cpu, libc10).
+# Targets: StftTorch::headers (include paths, ABI flags) and StftTorch::torch (libtorch_cpu, libc10); with STFT_CUDA also
+# StftTorch::cuda (libtorch_cuda, libc10_cuda, the CUDA run-time library, the headers of CUDA and NCCL).
 set(STFT_TORCH_ROOT "$ENV{STFT_TORCH_ROOT}" CACHE PATH "LibTorch: a wheel's torch directory, a Python environment or the LibTorch zip")
 set(_stft_torch_candidates)
 if(STFT_TORCH_ROOT)
@@ -35,7 +36,12 @@ find_package_handle_standard_args(StftTorch REQUIRED_VARS StftTorch_ROOT_DIR VER
 if(StftTorch_FOUND AND NOT TARGET StftTorch::torch)
   # The CUDA runtime and CUPTI that libtorch_cpu needs: beside the wheel, where pip would put them.
   set(StftTorch_LIBRARY_DIRS ${StftTorch_ROOT_DIR}/lib)
-  foreach(_dir ${StftTorch_ROOT_DIR}/../nvidia/cu13/lib ${StftTorch_ROOT_DIR}/../nvidia/cuda_runtime/lib)
+  set(_stft_nvidia_dirs ${StftTorch_ROOT_DIR}/../nvidia/cu13/lib ${StftTorch_ROOT_DIR}/../nvidia/cuda_runtime/lib)
+  if(STFT_CUDA)
+    # In a Python environment: all that libtorch_cuda needs when it runs.
+    file(GLOB _stft_nvidia_dirs ${StftTorch_ROOT_DIR}/../nvidia/*/lib)
+  endif()
+  foreach(_dir ${_stft_nvidia_dirs})
     if(IS_DIRECTORY ${_dir})
       get_filename_component(_dir ${_dir} REALPATH)
       list(APPEND StftTorch_LIBRARY_DIRS ${_dir})
@@ -63,4 +69,29 @@ if(StftTorch_FOUND AND NOT TARGET StftTorch::torch)
   foreach(_dir IN LISTS StftTorch_LIBRARY_DIRS)
     target_link_options(StftTorch::torch INTERFACE "-Wl,-rpath,${_dir}" "-Wl,-rpath-link,${_dir}")
   endforeach()
+endif()
+
+if(StftTorch_FOUND AND STFT_CUDA AND NOT TARGET StftTorch::cuda)
+  find_package(CUDAToolkit 13 REQUIRED)
+  # The wheel's own NCCL header only: LibTorch's headers embed NCCL's structures, whose size differs between versions.
+  find_path(StftTorch_NCCL_INCLUDE_DIR nccl.h
+    PATHS ${StftTorch_ROOT_DIR}/../nvidia/nccl/include ${PROJECT_SOURCE_DIR}/.deps/nccl/include NO_DEFAULT_PATH)
+  if(NOT StftTorch_NCCL_INCLUDE_DIR)
+    message(FATAL_ERROR "nccl.h is missing: run scripts/setup.sh --cuda")
+  endif()
+  # The wheel's CUDA run-time library where it is there: libtorch_cpu loads that one already.
+  find_library(StftTorch_CUDART NAMES libcudart.so.13 PATHS ${StftTorch_LIBRARY_DIRS} NO_DEFAULT_PATH)
+  if(NOT StftTorch_CUDART)
+    set(StftTorch_CUDART CUDA::cudart)
+  endif()
+
+  add_library(StftTorch::cuda INTERFACE IMPORTED)
+  # CUDA's directory stands last: it may hold an nccl.h of another version.
+  set_target_properties(StftTorch::cuda PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${StftTorch_NCCL_INCLUDE_DIR};${CUDAToolkit_INCLUDE_DIRS}"
+    INTERFACE_COMPILE_DEFINITIONS USE_C10D_NCCL)
+  target_link_libraries(StftTorch::cuda INTERFACE StftTorch::torch ${StftTorch_ROOT_DIR}/lib/libtorch_cuda.so
+    ${StftTorch_ROOT_DIR}/lib/libc10_cuda.so ${StftTorch_CUDART})
+  # cuBLAS, cuDNN, NCCL and the rest need not be on the machine that builds.
+  target_link_options(StftTorch::cuda INTERFACE -Wl,--allow-shlib-undefined)
 endif()
