@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,7 +35,7 @@ class DcpFileWriter {
   void commit();  // durable; a file without entries is legal
 
  private:
-  DcpPlace append(const std::string& pickle, std::span<const std::byte> storage, bool has_storage);
+  DcpPlace append(const std::string& pickle, std::optional<std::span<const std::byte>> storage);
 
   io::PendingFile file_;
   io::StoredZipOptions options_;
@@ -52,5 +53,8 @@ struct DcpTensorBlob {
 // tensor that is not contiguous, and big-endian data.
 DcpTensorBlob read_dcp_tensor(std::span<const std::byte> blob, const std::string& origin);
 io::PythonValue read_dcp_object(std::span<const std::byte> blob, const std::string& origin);
+
+// The entries of a blob whose bytes do not have the check-sum that the archive notes. UserError as above.
+std::vector<std::string> damaged_entries(std::span<const std::byte> blob, const std::string& origin);
 
 }  // namespace stft::checkpoint

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -52,15 +52,14 @@ struct DcpMetadata {
   std::vector<DcpObject> objects;
 };
 
-// The element types that a checkpoint can hold: "float32" and so on, and the storage class that a blob names.
+// The element types that a checkpoint can hold, as Python names them.
 struct DcpDtype {
   io::Dtype dtype = io::Dtype::kF32;
-  std::string_view name;     // "float32"
-  std::string_view storage;  // "FloatStorage"
+  std::string_view name;     // "torch.float32"
+  std::string_view storage;  // "torch.FloatStorage", what a blob names
 };
+std::span<const DcpDtype> dcp_dtypes();
 const DcpDtype* find_dcp_dtype(io::Dtype dtype);  // null when there is none
-const DcpDtype* find_dcp_dtype_by_name(std::string_view name);
-const DcpDtype* find_dcp_dtype_by_storage(std::string_view storage);
 
 // The bytes of `.metadata` (version "1.0.0", no checkpoint_id), equal for equal input. Keys must be unique and dtypes
 // must have a DcpDtype.

@@ -48,6 +48,7 @@ class DcpDirectory {
  private:
   friend class DcpDirectoryCheck;
   DcpDirectory() = default;
+  std::size_t rows_size(const DcpTensor& tensor, std::int64_t first_row, std::int64_t rows) const;
 
   std::string path_;
   DcpMetadata metadata_;

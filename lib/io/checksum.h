@@ -33,8 +33,7 @@ class Checksum {
 
 std::string checksum_of(std::span<const std::byte> bytes);  // as text()
 
-// The check-sum of a regular file's content, as text(), read in pieces. UserError when it cannot be opened, SystemError
-// when a read fails.
+// The check-sum of a regular file's content, as text(). The file is mapped; errors of MappedFile.
 std::string file_checksum(const std::string& path);
 
 }  // namespace stft::io

@@ -29,12 +29,11 @@ class PickleWriter {
   PickleWriter& begin_dict();  // key, value, key, value, ...
   PickleWriter& end_dict();
 
-  // A class or function. Neither name may hold a line break.
-  PickleWriter& global(std::string_view module, std::string_view name);
-  PickleWriter& call();           // function, tuple of arguments -> its result
-  PickleWriter& new_object();     // class -> an empty object of it
-  PickleWriter& set_state();      // object, state -> the object
-  PickleWriter& persistent_id();  // tuple -> the outside object it names
+  PickleWriter& global(std::string_view qualified_name);  // a class or function: "collections.OrderedDict"
+  PickleWriter& call();                                   // function, tuple of arguments -> its result
+  PickleWriter& new_object();                             // class -> an empty object of it
+  PickleWriter& set_state();                              // object, state -> the object
+  PickleWriter& persistent_id();                          // tuple -> the outside object it names
 
   // The whole pickle; exactly one value must be on the stack. The writer is used up.
   std::string finish();
