@@ -165,7 +165,6 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
       {"quantization", r.quantization.has_value(), "quantization"},
       {"run.debug_collectives", r.run.debug_collectives, "debug_collectives"},
       {"data.train", r.data.train.size() > 1, "more than one data set"},
-      {"data.eval", !r.data.eval.empty(), "evaluation loss (data.eval)"},
       {"checkpoint.save_strategy", c.save_strategy != checkpoint::SaveStrategy::kNo,
        name_of(kSaveStrategies, c.save_strategy)},
       {"checkpoint.save_total_limit", c.save_total_limit.has_value(), "save_total_limit"},
@@ -260,13 +259,15 @@ void check_availability(const Recipe& recipe, Diagnostics& diagnostics) {
   report(loss_refusals(recipe.loss), diagnostics);
   report(train_refusals(recipe.train, recipe.optim), diagnostics);
   report(run_refusals(recipe), diagnostics);
-  for (const data::DatasetConfig& set : recipe.data.train) {
-    report(dataset_refusals(set.key_path, set), diagnostics);
-    if (diagnostics.has_problem_under(set.key_path + ".path")) {
-      continue;  // a file that is not there has no format
-    }
-    for (const std::string& path : set.paths) {
-      report(format_refusals(set.key_path + ".path", path), diagnostics);
+  for (const auto& sets : {recipe.data.train, recipe.data.eval}) {
+    for (const data::DatasetConfig& set : sets) {
+      report(dataset_refusals(set.key_path, set), diagnostics);
+      if (diagnostics.has_problem_under(set.key_path + ".path")) {
+        continue;  // a file that is not there has no format
+      }
+      for (const std::string& path : set.paths) {
+        report(format_refusals(set.key_path + ".path", path), diagnostics);
+      }
     }
   }
   for (const eval::EvaluatorConfig& evaluator : recipe.evaluators) {

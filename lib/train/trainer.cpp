@@ -200,7 +200,7 @@ std::vector<eval::EvaluationResult> Trainer::evaluate() {
   if (is_writer()) {
     for (const auto& result : evaluation->results) {
       for (const std::string& warning : result.warnings) {
-        log::warn(fmt::format("evaluator '{}': {}", result.name, warning));
+        log::warn(warning);
       }
       if (result.csv) {
         write_evaluation_csv(run_.recipe.run.output_dir, *result.csv, epoch_, step_);
