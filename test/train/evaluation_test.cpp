@@ -97,7 +97,8 @@ TEST_CASE("CoSENT's evaluation loss is the peer's") {
   recipe.data.train = {set};
   recipe.loss.type = loss::LossType::kCoSent;
   const double golden = test::golden_json("eval_loss_tiny.json")["CoSENTLoss"].get<double>();
-  CHECK(evaluate(recipe, 1).front().metrics[0].second == Approx(golden).epsilon(1e-6));
+  // The loss takes 20 times the similarities, and so their rounding.
+  CHECK(evaluate(recipe, 1).front().metrics[0].second == Approx(golden).epsilon(1e-5));
   CHECK(evaluate(recipe, 2)[1].metrics == evaluate(recipe, 1)[0].metrics);
 }
 
