@@ -87,7 +87,7 @@ eval::NamedValues evaluate_on_ranks(recipe::Recipe recipe, const dist::RankInfo&
   if (info.rank == 0) {
     for (const auto& result : evaluation->results) {
       for (const std::string& warning : result.warnings) {
-        log::warn(fmt::format("evaluator '{}': {}", result.name, warning));
+        log::warn(warning);
       }
     }
     log::info(fmt::format("evaluation of {} ({:.1f} s)\n{}", run.recipe.model.name_or_path, evaluation->seconds,

@@ -16,7 +16,11 @@ at::Tensor Embedder::embed(std::span<const std::string_view> texts, const std::s
     ids.insert(ids.end(), of_text.begin(), of_text.end());
     offsets.push_back(static_cast<int64_t>(ids.size()));
   }
-  const std::vector<model::TextKey> keys(texts.size());
+  return embed_ids(ids, offsets);
+}
+
+at::Tensor Embedder::embed_ids(std::span<const int32_t> ids, std::span<const int64_t> offsets) const {
+  const std::vector<model::TextKey> keys(offsets.size() - 1);
   const at::NoGradGuard no_grad;
   return model_.embed(model::make_token_batch(ids, offsets, keys, layout_), {});
 }

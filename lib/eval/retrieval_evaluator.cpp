@@ -115,11 +115,12 @@ void RetrievalEvaluator::announce(CorpusCache& cache) const {
 DataNotes RetrievalEvaluator::notes() const {
   DataNotes notes;
   if (data_.unknown_query_rows + data_.unknown_document_rows > 0) {
-    notes.warnings.push_back(fmt::format("{} judgements name unknown queries, {} unknown documents",
-                                         data_.unknown_query_rows, data_.unknown_document_rows));
+    notes.warnings.push_back(fmt::format("evaluator '{}': {} judgements name unknown queries, {} unknown documents",
+                                         name(), data_.unknown_query_rows, data_.unknown_document_rows));
   }
   if (data_.dropped_queries > 0) {
-    notes.infos.push_back(fmt::format("{} queries without a relevant document are left out", data_.dropped_queries));
+    notes.infos.push_back(fmt::format("evaluator '{}': {} queries without a relevant document are left out", name(),
+                                      data_.dropped_queries));
   }
   return notes;
 }

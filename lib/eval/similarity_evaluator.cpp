@@ -114,7 +114,8 @@ EvaluationResult SimilarityEvaluator::correlate(const at::Tensor& vectors_SD) co
     row.cells.emplace_back(label + "_pearson", pearsons.back());
     row.cells.emplace_back(label + "_spearman", spearmans.back());
     if (std::isnan(spearmans.back())) {
-      result.warnings.push_back(label + ": no correlation, since the scores or the similarities are all equal or NaN");
+      result.warnings.push_back("evaluator '" + config_.name + "', " + label +
+                                ": no correlation, since the scores or the similarities are all equal or NaN");
     }
   }
   result.primary = prefix + "spearman_" + model::similarity_name(similarities_.front());

@@ -164,7 +164,6 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
       {"quantization", r.quantization.has_value(), "quantization"},
       {"run.debug_collectives", r.run.debug_collectives, "debug_collectives"},
       {"data.train", r.data.train.size() > 1, "more than one data set"},
-      {"data.eval", !r.data.eval.empty(), "evaluation loss (data.eval)"},
       {"checkpoint.adapter_only", !c.adapter_only, "adapter_only: false (adapters)"},
       {"checkpoint.async", c.is_async, "async saving"},
   };
@@ -256,13 +255,15 @@ void check_availability(const Recipe& recipe, Diagnostics& diagnostics) {
   if (recipe.launch.backend == dist::BackendKind::kNccl) {
     diagnostics.add("launch.backend", nccl_refusal());
   }
-  for (const data::DatasetConfig& set : recipe.data.train) {
-    report(dataset_refusals(set.key_path, set), diagnostics);
-    if (diagnostics.has_problem_under(set.key_path + ".path")) {
-      continue;  // a file that is not there has no format
-    }
-    for (const std::string& path : set.paths) {
-      report(format_refusals(set.key_path + ".path", path), diagnostics);
+  for (const auto& sets : {recipe.data.train, recipe.data.eval}) {
+    for (const data::DatasetConfig& set : sets) {
+      report(dataset_refusals(set.key_path, set), diagnostics);
+      if (diagnostics.has_problem_under(set.key_path + ".path")) {
+        continue;  // a file that is not there has no format
+      }
+      for (const std::string& path : set.paths) {
+        report(format_refusals(set.key_path + ".path", path), diagnostics);
+      }
     }
   }
   for (const eval::EvaluatorConfig& evaluator : recipe.evaluators) {

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <fstream>
 
 #include "recipe/choices.h"
@@ -56,7 +57,34 @@ std::vector<std::string> metric_names(const Recipe& recipe, model::Similarity de
       }
     }
   }
+  if (!recipe.data.eval.empty()) {
+    names.emplace_back("eval_loss");
+  }
+  for (const data::DatasetConfig& set : recipe.data.eval) {
+    names.push_back("eval_" + set.name + "_loss");
+  }
   return names;
+}
+
+std::optional<std::string> best_metric(const Recipe& recipe, model::Similarity default_similarity) {
+  constexpr std::string_view kPrefix = "eval_";
+  const checkpoint::CheckpointConfig& config = recipe.checkpoint;
+  if (!config.metric_for_best_model.has_value() && !config.load_best_model_at_end &&
+      config.save_strategy != checkpoint::SaveStrategy::kBest) {
+    return std::nullopt;
+  }
+  const std::string given = config.metric_for_best_model.value_or("loss");
+  std::vector<std::string> forms = {given, std::string(kPrefix) + given};
+  if (given.rfind(kPrefix, 0) == 0) {
+    forms.push_back(given.substr(kPrefix.size()));
+  }
+  const std::vector<std::string> names = metric_names(recipe, default_similarity);
+  for (const std::string& form : forms) {
+    if (std::find(names.begin(), names.end(), form) != names.end()) {
+      return form;
+    }
+  }
+  return std::nullopt;
 }
 
 model::Similarity similarity_of_model(const std::string& directory) {

@@ -97,8 +97,13 @@ std::string where(const Recipe& recipe, const std::string& key_path);
 // The recipe with every key and its resolved value, as YAML that load() reads back to the same Recipe.
 std::string dump(const Recipe& recipe);
 
-// The metric names that the recipe's evaluators will log, without eval_ (for messages and for best-model checks).
-// Evaluators that leave the similarity to the model count as `default_similarity`.
+// The metric names that the recipe's evaluators will log (for messages and for best-model checks): without eval_,
+// except the losses of data.eval, eval_loss and eval_<set>_loss. Evaluators that leave the similarity to the model
+// count as `default_similarity`.
 std::vector<std::string> metric_names(const Recipe& recipe, model::Similarity default_similarity);
+
+// Which of metric_names() chooses the best checkpoint: checkpoint.metric_for_best_model, which may be given with or
+// without eval_; where it is not, but a best checkpoint is asked for, eval_loss. Nothing when there is no such metric.
+std::optional<std::string> best_metric(const Recipe& recipe, model::Similarity default_similarity);
 
 }  // namespace stft::recipe

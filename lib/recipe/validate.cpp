@@ -145,10 +145,20 @@ void check_evaluators(const Recipe& recipe, Diagnostics& diagnostics) {
     return;
   }
   if (recipe.train.eval_strategy != EvalStrategy::kNo) {
-    diagnostics.add("train.eval_strategy", "there is nothing to evaluate: evaluators is empty");
+    diagnostics.add("train.eval_strategy", "there is nothing to evaluate: evaluators and data.eval are empty");
   }
   if (recipe.train.eval_on_start) {
-    diagnostics.add("train.eval_on_start", "there is nothing to evaluate: evaluators is empty");
+    diagnostics.add("train.eval_on_start", "there is nothing to evaluate: evaluators and data.eval are empty");
+  }
+}
+
+void check_eval_sets(const std::vector<data::DatasetConfig>& sets, Diagnostics& diagnostics) {
+  std::set<std::string> names;
+  for (const data::DatasetConfig& set : sets) {
+    if (!names.insert(set.name).second) {
+      diagnostics.add(set.key_path + ".name", "a second data set of data.eval is named \"" + set.name +
+                                                  "\"; their losses would have equal names");
+    }
   }
 }
 
@@ -170,26 +180,26 @@ void check_sharding(const shard::ShardConfig& sharding, Diagnostics& diagnostics
 
 void check_metric(const Recipe& recipe, Diagnostics& diagnostics) {
   const std::string key = "checkpoint.metric_for_best_model";
-  const bool is_unsure = diagnostics.has_problem_under("evaluators") || diagnostics.has_problem_under("model");
-  if (!recipe.checkpoint.metric_for_best_model.has_value() || is_unsure) {
+  const bool is_unsure = diagnostics.has_problem_under("evaluators") || diagnostics.has_problem_under("model") ||
+                         diagnostics.has_problem_under("data.eval");
+  const model::Similarity similarity = similarity_of_model(recipe.model.name_or_path);
+  if (is_unsure || best_metric(recipe, similarity).has_value()) {
     return;
   }
-  std::vector<std::string> names = metric_names(recipe, similarity_of_model(recipe.model.name_or_path));
-  if (!recipe.data.eval.empty()) {
-    names.push_back("loss");
+  if (!recipe.checkpoint.metric_for_best_model.has_value()) {
+    if (recipe.checkpoint.load_best_model_at_end ||
+        recipe.checkpoint.save_strategy == checkpoint::SaveStrategy::kBest) {
+      diagnostics.add(key, "required for a best checkpoint, since data.eval is empty and its default is the loss");
+    }
+    return;
   }
   const std::string& metric = *recipe.checkpoint.metric_for_best_model;
+  const std::vector<std::string> names = metric_names(recipe, similarity);
   constexpr std::string_view kPrefix = "eval_";
   const std::string bare = metric.rfind(kPrefix, 0) == 0 ? metric.substr(kPrefix.size()) : metric;
-  const auto is_metric = [&names](const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  if (is_metric(metric) || is_metric(bare)) {
-    return;
-  }
   const std::string shown = metric.size() > 80 ? metric.substr(0, 80) + "..." : metric;
   if (names.empty()) {
-    diagnostics.add(key, "\"" + shown + "\" is not a metric of this run: evaluators is empty");
+    diagnostics.add(key, "\"" + shown + "\" is not a metric of this run: evaluators and data.eval are empty");
     return;
   }
   const std::string suggestion = nearest(bare, names);
@@ -212,11 +222,14 @@ void validate(const Recipe& recipe, Diagnostics& diagnostics) {
     diagnostics.add("run.output_dir", "must not be empty");
   }
   if (!diagnostics.has_problem_under("loss.type")) {
-    for (const data::DatasetConfig& set : recipe.data.train) {
-      check_dataset(set, recipe.loss.type, diagnostics);
+    for (const auto& sets : {recipe.data.train, recipe.data.eval}) {
+      for (const data::DatasetConfig& set : sets) {
+        check_dataset(set, recipe.loss.type, diagnostics);
+      }
     }
   }
   check_evaluators(recipe, diagnostics);
+  check_eval_sets(recipe.data.eval, diagnostics);
   check_sharding(recipe.sharding, diagnostics);
   check_metric(recipe, diagnostics);
   check_checkpoint(recipe, diagnostics);

@@ -4,8 +4,25 @@
 
 #include "eval/corpus_cache.h"
 #include "eval/embedder.h"
+#include "train/loss_evaluator.h"
 
 namespace stft::train {
+
+std::vector<std::unique_ptr<eval::Evaluator>> make_evaluators(const recipe::Recipe& recipe,
+                                                              const model::SentenceModel& model,
+                                                              const tokenizer::Tokenizer& tokenizer) {
+  std::vector<std::unique_ptr<eval::Evaluator>> evaluators;
+  for (const eval::EvaluatorConfig& config : recipe.evaluators) {
+    evaluators.push_back(
+        eval::make_evaluator(config, {recipe.train.per_device_eval_batch_size, model.spec().similarity}));
+  }
+  if (!recipe.data.eval.empty()) {
+    evaluators.push_back(
+        std::make_unique<LossEvaluator>(recipe.data.eval, model, tokenizer,
+                                        LossEvaluatorOptions{recipe.loss, recipe.train.per_device_eval_batch_size}));
+  }
+  return evaluators;
+}
 
 EvaluationParts evaluation_parts(Run& run) {
   return {*run.model,  *run.tokenizer,    run.evaluators,

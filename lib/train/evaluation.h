@@ -18,10 +18,16 @@ namespace stft::train {
 
 // Equal on all ranks.
 struct Evaluation {
-  std::vector<eval::EvaluationResult> results;  // one an evaluator
+  std::vector<eval::EvaluationResult> results;  // one an evaluator of the run
   Metrics metrics;                              // all of them, under the log's names (without eval_)
   double seconds = 0;
 };
+
+// The recipe's evaluators, in its order, then, where data.eval names sets, the one of the evaluation loss. Reads their
+// files; borrows the tokenizer. UserError for what the files turn out to be.
+std::vector<std::unique_ptr<eval::Evaluator>> make_evaluators(const recipe::Recipe& recipe,
+                                                              const model::SentenceModel& model,
+                                                              const tokenizer::Tokenizer& tokenizer);
 
 // What an evaluation works with.
 struct EvaluationParts {

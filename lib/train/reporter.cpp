@@ -150,7 +150,7 @@ void Reporter::evaluating(const RunState& state) {
 void Reporter::show_table(const RunState& state, const Evaluation& evaluation, const std::string& what) {
   for (const auto& result : evaluation.results) {
     for (const std::string& warning : result.warnings) {
-      log::warn(fmt::format("evaluator '{}': {}", result.name, warning));
+      log::warn(warning);
     }
   }
   log::info(fmt::format("evaluation {}at step {} ({:.1f} s)\n{}", what, state.position.step, evaluation.seconds,

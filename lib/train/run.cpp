@@ -14,6 +14,7 @@
 #include "io/file.h"
 #include "train/batch_options.h"
 #include "train/console.h"
+#include "train/evaluation.h"
 #include "train/loaded_model.h"
 
 namespace stft::train {
@@ -110,10 +111,10 @@ void tell_about_data(const Run& run) {
   for (const auto& evaluator : run.evaluators) {
     const eval::DataNotes notes = evaluator->notes();
     for (const std::string& warning : notes.warnings) {
-      log::warn(fmt::format("evaluator '{}': {}", evaluator->name(), warning));
+      log::warn(warning);
     }
     for (const std::string& info : notes.infos) {
-      log::info(fmt::format("evaluator '{}': {}", evaluator->name(), info));
+      log::info(info);
     }
   }
 }
@@ -124,10 +125,7 @@ void read_model_and_evaluators(Run& run) {
   run.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(r.model.name_or_path));
   run.model = std::make_unique<model::SentenceModel>(resolved_spec(r, *run.tokenizer));
   check_model_fits(run);
-  for (const eval::EvaluatorConfig& config : r.evaluators) {
-    run.evaluators.push_back(
-        eval::make_evaluator(config, {r.train.per_device_eval_batch_size, run.model->spec().similarity}));
-  }
+  run.evaluators = make_evaluators(r, *run.model, *run.tokenizer);
   run.weights = std::make_unique<checkpoint::PretrainedWeights>(checkpoint::PretrainedWeights::open(*run.model));
 }
 
@@ -148,9 +146,11 @@ std::unique_ptr<shard::ShardEngine> make_engine(Run& run) {
 
 std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
   std::vector<std::string> paths = {recipe.model.name_or_path};
-  for (const data::DatasetConfig& config : recipe.data.train) {
-    const auto files = io::expand_paths(config.paths);
-    paths.insert(paths.end(), files.begin(), files.end());
+  for (const auto& sets : {recipe.data.train, recipe.data.eval}) {
+    for (const data::DatasetConfig& config : sets) {
+      const auto files = io::expand_paths(config.paths);
+      paths.insert(paths.end(), files.begin(), files.end());
+    }
   }
   for (const eval::EvaluatorConfig& config : recipe.evaluators) {
     for (const std::string& path : {config.queries.path, config.corpus.path, config.qrels_path, config.pairs.path}) {

@@ -53,4 +53,36 @@ TEST_CASE("metric names of retrieval evaluators", "[recipe]") {
   CHECK_THAT(metric_names(recipe, model::Similarity::kDot), Catch::VectorContains(std::string("dev_cosine_mrr@10")));
 }
 
+TEST_CASE("the best checkpoint's metric goes by its name in the log, the loss by default", "[recipe]") {
+  Recipe recipe;
+  eval::EvaluatorConfig sts;
+  sts.type = eval::EvaluatorType::kEmbeddingSimilarity;
+  sts.name = "sts";
+  sts.similarity_fn_names = {model::Similarity::kCosine, model::Similarity::kManhattan};
+  recipe.evaluators = {sts};
+  const auto best = [&](std::optional<std::string> given) {
+    recipe.checkpoint.metric_for_best_model = std::move(given);
+    return best_metric(recipe, model::Similarity::kCosine).value_or("none");
+  };
+  CHECK(metric_names(recipe, model::Similarity::kCosine) ==
+        std::vector<std::string>{"sts_pearson_cosine", "sts_spearman_cosine", "sts_pearson_manhattan",
+                                 "sts_spearman_manhattan", "sts_pearson_max", "sts_spearman_max"});
+  CHECK(best("sts_spearman_max") == "sts_spearman_max");
+  CHECK(best("eval_sts_spearman_max") == "sts_spearman_max");
+  CHECK(best("loss") == "none");
+  CHECK(best(std::nullopt) == "none");
+  data::DatasetConfig set;
+  set.name = "dev";
+  recipe.data.eval = {set};
+  CHECK(best(std::nullopt) == "none");
+  for (const char* given : {"loss", "eval_loss"}) {
+    CHECK(best(given) == "eval_loss");
+  }
+  for (const char* given : {"dev_loss", "eval_dev_loss"}) {
+    CHECK(best(given) == "eval_dev_loss");
+  }
+  recipe.checkpoint.load_best_model_at_end = true;
+  CHECK(best(std::nullopt) == "eval_loss");
+}
+
 }  // namespace stft::recipe
