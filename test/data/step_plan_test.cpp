@@ -183,3 +183,73 @@ TEST_CASE("over all ranks every row is there once") {
 }
 
 }  // namespace stft::data
+
+namespace stft::data {
+namespace {
+
+// A plan that goes on after each step of another one, with the same sizes, has the rest of its steps.
+void check_goes_on(const StepPlanOptions& options) {
+  const StepPlan whole(options);
+  Position position;
+  for (int64_t index = 0; index < whole.total_steps(); ++index) {
+    StepPlanOptions rest_options = options;
+    rest_options.start = position;
+    const StepPlan rest(rest_options);
+    REQUIRE(rest.total_steps() == whole.total_steps());
+    for (int64_t later = index; later < whole.total_steps(); ++later) {
+      const PlannedStep a = whole.step(later);
+      const PlannedStep b = rest.step(later);
+      REQUIRE(a.epoch == b.epoch);
+      REQUIRE(a.rows == b.rows);
+      REQUIRE(a.epoch_after == b.epoch_after);
+      REQUIRE(a.end == b.end);
+      REQUIRE(a.micro_batches.size() == b.micro_batches.size());
+      for (size_t i = 0; i < a.micro_batches.size(); ++i) {
+        REQUIRE(a.micro_batches[i].first == b.micro_batches[i].first);
+        REQUIRE(a.micro_batches[i].micro_step == b.micro_batches[i].micro_step);
+      }
+    }
+    position = whole.step(index).end;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a resumed plan with the same sizes has the steps of the whole one") {
+  for (const int64_t accumulation : {1, 2, 3}) {
+    for (const double epochs : {1.0, 2.5, 3.0}) {
+      for (const bool drops_last : {false, true}) {
+        for (const int64_t max_steps : {-1, 7}) {
+          StepPlanOptions options = ten_rows();
+          options.accumulation = accumulation;
+          options.epochs = epochs;
+          options.drops_last = drops_last;
+          options.max_steps = max_steps;
+          check_goes_on(options);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a resumed plan with other sizes visits the rows that are left, once, and ends where it would have ended") {
+  StepPlanOptions options = ten_rows();
+  options.epochs = 2;
+  options.start = StepPlan(options).step(0).end;  // 4 rows of the first epoch are done
+  options.rows_per_micro_batch = 5;
+  const StepPlan plan(options);
+  CHECK(plan.total_steps() == 1 + 2 + 2);  // 5 and 1 rows, then 5 and 5
+  std::vector<int64_t> firsts;
+  int64_t rows = 0;
+  for (int64_t index = 1; index < plan.total_steps(); ++index) {
+    firsts.push_back(plan.step(index).micro_batches.front().first);
+    rows += plan.step(index).rows;
+  }
+  CHECK(firsts == std::vector<int64_t>{4, 9, 0, 5});
+  CHECK(rows == 16);
+  CHECK(plan.step(4).end == Position{5, 2, 0, 5});
+  options.start = {9, 2, 0, 9};  // past the end: nothing is left
+  CHECK(StepPlan(options).total_steps() == 9);
+}
+
+}  // namespace stft::data
