@@ -1,6 +1,7 @@
 #include "checkpoint/dcp_boxes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>

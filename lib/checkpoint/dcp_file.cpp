@@ -1,6 +1,7 @@
 #include "checkpoint/dcp_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,7 @@
 #include "checkpoint/dcp_metadata.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>

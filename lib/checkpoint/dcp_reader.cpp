@@ -1,6 +1,7 @@
 #include "checkpoint/dcp_reader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
