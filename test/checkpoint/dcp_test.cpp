@@ -44,13 +44,13 @@ TEST_CASE("what 1, 2 and 3 writers write reads back at any rows", "[checkpoint][
         REQUIRE(found != nullptr);
         CHECK(found->shape == tensor.shape);
         CHECK(found->dtype == tensor.dtype);
-        CHECK(found->path == DcpPath{std::string("model"), tensor.name});
+        CHECK((found->path == DcpPath{std::string("model"), tensor.name}));
         check_all_rows(directory, *found, tensor.bytes);
       }
       for (const auto& [name, value] : test::optimizer_values()) {
         CHECK(directory.object("optimizer.param_groups.0." + name) == value);
       }
-      CHECK(directory.find_object("optimizer.param_groups.0.lr")->path[2] == DcpPath::value_type(std::int64_t{0}));
+      CHECK((directory.find_object("optimizer.param_groups.0.lr")->path[2] == DcpPath::value_type(std::int64_t{0})));
       CHECK(directory.find("model.absent") == nullptr);
       CHECK_THROWS_AS(directory.object("model.absent"), UserError);
       CHECK(directory.tensors().size() == test::full_tensors().size());
@@ -80,7 +80,7 @@ TEST_CASE("the index reads back", "[checkpoint][dcp]") {
   REQUIRE(read.tensors.size() == 1);
   const DcpTensor& tensor = read.tensors[0];
   CHECK(tensor.dtype == io::Dtype::kF16);
-  CHECK(tensor.path == metadata.tensors[0].path);
+  CHECK((tensor.path == metadata.tensors[0].path));
   REQUIRE(tensor.chunks.size() == 3);
   CHECK(tensor.chunks[1].offsets == std::vector<std::int64_t>{0, 2});
   CHECK(tensor.chunks[1].sizes == std::vector<std::int64_t>{4, 2});
@@ -89,7 +89,7 @@ TEST_CASE("the index reads back", "[checkpoint][dcp]") {
   CHECK(tensor.chunks[1].length == 70'000);
   CHECK(tensor.chunks[2].file == "x");
   REQUIRE(read.objects.size() == 1);
-  CHECK(read.objects[0].path == metadata.objects[0].path);
+  CHECK((read.objects[0].path == metadata.objects[0].path));
   CHECK(read.objects[0].offset == 11);
 }
 
