@@ -1,4 +1,5 @@
 // Settings that are honoured or refused, never ignored; and `check`, which finds what training would find.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
@@ -92,9 +93,10 @@ TEST_CASE("the model's own similarity is used and overridden", "[e2e][review]") 
 
   for (const char* name : {"euclidean", "manhattan"}) {
     set_similarity(name);
+    const TemporaryDirectory own;
+    recipe["run"]["output_dir"] = own.path("run");
+    CHECK(train(own, recipe).evals.at(0).at("metrics").contains(std::string("beir_") + name + "_ndcg@10"));
     const TemporaryDirectory elsewhere;
-    recipe["run"]["output_dir"] = elsewhere.path("own");
-    CHECK(train(elsewhere, recipe).evals.at(0).at("metrics").contains(std::string("beir_") + name + "_ndcg@10"));
     recipe["run"]["output_dir"] = elsewhere.path("run");
     recipe["model"]["similarity_fn_name"] = "dot";
     const RunLog log = train(elsewhere, recipe);
@@ -102,6 +104,35 @@ TEST_CASE("the model's own similarity is used and overridden", "[e2e][review]") 
     CHECK(read_json(elsewhere.path("run/final/config_sentence_transformers.json")).at("similarity_fn_name") == "dot");
     recipe["model"].erase("similarity_fn_name");
   }
+}
+
+TEST_CASE("pair scores and the evaluation loss: in the log, in a CSV, nothing where there is no correlation", "[e2e]") {
+  const TemporaryDirectory directory;
+  Json recipe = small_recipe(directory);
+  const Json columns = {{"sentence1", "a"}, {"sentence2", "b"}, {"score", "score"}};
+  const std::string flat = directory.write("flat.csv", "a,b,score\nred,blue,1\nbig,small,1\n");
+  recipe["evaluators"] = Json::array({{{"type", "EmbeddingSimilarityEvaluator"},
+                                       {"name", "sts"},
+                                       {"path", source_path("test/golden/data/scored_pairs.jsonl")},
+                                       {"columns", columns}},
+                                      {{"type", "EmbeddingSimilarityEvaluator"},
+                                       {"name", "flat"},
+                                       {"path", flat},
+                                       {"columns", columns},
+                                       {"write_csv", false}}});
+  recipe["data"]["eval"] = recipe["data"]["train"];
+  recipe["train"]["eval_strategy"] = "steps";
+  recipe["train"]["eval_on_start"] = true;
+  const RunLog log = train(directory, recipe);
+  const Json& metrics = log.evals.at(0).at("metrics");
+  CHECK(metrics.at("sts_spearman_cosine").get<double>() == Approx(-0.0536575163).margin(1e-6));
+  CHECK(metrics.at("flat_spearman_cosine").is_null());
+  CHECK(metrics.at("eval_loss") == metrics.at("eval_pairs_loss"));
+  CHECK(log.evals.back().at("metrics").at("eval_loss").get<double>() < metrics.at("eval_loss").get<double>());
+  const std::string csv = read_bytes(directory.path("run/eval/similarity_evaluation_sts_results.csv"));
+  CHECK(csv.starts_with("epoch,steps,cosine_pearson,cosine_spearman\n0,0,"));
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == static_cast<int64_t>(1 + log.evals.size()));
+  CHECK_FALSE(std::filesystem::exists(directory.path("run/eval/similarity_evaluation_flat_results.csv")));
 }
 
 TEST_CASE("numbers that no run can mean are refused with the key", "[e2e][review]") {
