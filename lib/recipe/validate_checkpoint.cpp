@@ -61,13 +61,8 @@ void check_checkpoint(const Recipe& recipe, Diagnostics& diagnostics) {
     check_best_schedule(recipe, diagnostics);
   }
   const bool has_evaluations = recipe.train.eval_strategy != EvalStrategy::kNo;
-  if (config.save_strategy == SaveStrategy::kBest) {
-    if (!has_evaluations) {
-      diagnostics.add("checkpoint.save_strategy", "best needs evaluations, but train.eval_strategy is no");
-    }
-    if (!config.metric_for_best_model) {
-      diagnostics.add("checkpoint.metric_for_best_model", "required with save_strategy: best, but missing");
-    }
+  if (config.save_strategy == SaveStrategy::kBest && !has_evaluations) {
+    diagnostics.add("checkpoint.save_strategy", "best needs evaluations, but train.eval_strategy is no");
   }
   if (recipe.train.early_stopping_patience) {
     if (!has_evaluations) {
@@ -79,11 +74,6 @@ void check_checkpoint(const Recipe& recipe, Diagnostics& diagnostics) {
     }
   } else if (recipe.train.early_stopping_threshold != 0.0) {
     diagnostics.add("train.early_stopping_threshold", "has no effect without train.early_stopping_patience");
-  }
-  const bool needs_loss = config.load_best_model_at_end && !config.metric_for_best_model;
-  if (needs_loss && recipe.data.eval.empty() && has_evaluations) {
-    diagnostics.add("checkpoint.load_best_model_at_end",
-                    "metric_for_best_model is missing; its default, loss, needs data.eval, which is empty");
   }
 }
 
