@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "data/text_list.h"
 #include "dist/launch.h"
+#include "dist/rank_environment.h"
 #include "eval/embedder.h"
 #include "eval/embedding_file.h"
 #include "eval/quantize.h"

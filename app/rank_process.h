@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "dist/launch.h"
+#include "dist/rank_environment.h"
 
 namespace stft::app {
 

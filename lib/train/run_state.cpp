@@ -60,7 +60,8 @@ std::string to_json(const RunState& state) {
                   {"best_value", state.best_progress.best ? number(*state.best_progress.best) : Ordered(nullptr)},
                   {"evaluations_without_improvement", state.best_progress.evaluations_without_improvement},
                   {"best_checkpoint", nullptr},
-                  {"is_evaluation_pending", state.is_evaluation_pending},
+                  {"evaluated_step", state.evaluated_step},
+      {"is_evaluation_pending", state.is_evaluation_pending},
                   {"stops_early", state.stops_early},
                   {"first_values", first},
                   {"log_history", state.history}};
@@ -94,6 +95,7 @@ RunState run_state_from_json(const std::string& text, const std::string& origin)
   state.best_progress.best = io::optional_double(json, "best_value", origin);
   state.best_progress.evaluations_without_improvement = io::get_int(json, "evaluations_without_improvement", origin);
   state.best = best_from_json(json, origin);
+  state.evaluated_step = io::get_int(json, "evaluated_step", origin);
   state.is_evaluation_pending = io::get_bool(json, "is_evaluation_pending", origin);
   state.stops_early = io::get_bool(json, "stops_early", origin);
   // An ordered parse keeps the order that the log had.

@@ -52,6 +52,7 @@ Trainer::Trainer(Run& run, std::function<bool()> is_stop_requested)
   save_steps_ = interval(run.recipe.checkpoint.save_steps, total_steps);
   if (run.resumed) {
     state_ = run.resumed->state;
+    state_.stops_early = state_.stops_early && train.early_stopping_patience.has_value();
     resumable_step_ = run.resumed->is_in_place ? state_.position.step : -1;
   } else {
     state_.is_evaluation_pending = train.eval_on_start && evaluation_.has_work();
@@ -63,7 +64,9 @@ Outcome Trainer::train() {
   if (agree_to_stop()) {
     return stop();
   }
-  if (state_.is_evaluation_pending && !evaluate_and_save()) {
+  // A resumed run may have reached its end at a step that was no end before.
+  const bool is_end_due = is_last() && evaluates_now() && state_.evaluated_step != state_.position.step;
+  if ((state_.is_evaluation_pending || is_end_due) && !evaluate_and_save()) {
     return stop();
   }
   while (!is_last()) {
@@ -168,7 +171,7 @@ bool Trainer::evaluate_and_save() {
       }
     }
     last_evaluation_ = std::move(*evaluation);
-    last_evaluation_step_ = state_.position.step;
+    state_.evaluated_step = state_.position.step;
   }
   if (saves_now(is_new_best)) {
     save(Occasion::kScheduled);
@@ -209,7 +212,7 @@ void Trainer::save(Occasion occasion) {
   SaveRequest request{state_, facts()};
   // A run that was asked to stop goes on from here, so this checkpoint has everything.
   request.with_optimizer = occasion == Occasion::kStopping || !run_.recipe.checkpoint.save_only_model;
-  if (last_evaluation_step_ == state_.position.step) {
+  if (state_.evaluated_step == state_.position.step && !last_evaluation_.metrics.empty()) {
     request.metrics = last_evaluation_.metrics;
     const auto found = best_rule_ ? find_metric(request.metrics, best_rule_->metric) : std::nullopt;
     if (found && std::isfinite(found->value)) {

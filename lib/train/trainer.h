@@ -63,7 +63,6 @@ class Trainer {
   StepReport last_step_;
   int64_t resumable_step_ = -1;  // of the last checkpoint that holds the state as it is
   Evaluation first_evaluation_, last_evaluation_;
-  int64_t last_evaluation_step_ = -1;
 };
 
 }  // namespace stft::train

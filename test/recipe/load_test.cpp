@@ -38,7 +38,8 @@ TEST_CASE("keys left out have the libraries' defaults", "[recipe]") {
   CHECK(recipe.sharding.strategy == shard::Strategy::kFullShard);
   CHECK(recipe.loss.scale == 20.0);
   CHECK(recipe.loss.gather_across_devices);
-  CHECK(recipe.checkpoint.save_strategy == checkpoint::SaveStrategy::kNo);
+  CHECK(recipe.checkpoint.save_strategy == checkpoint::SaveStrategy::kSteps);
+  CHECK(recipe.checkpoint.save_steps == 500);
   CHECK_FALSE(recipe.launch.nproc.has_value());
   CHECK(recipe.launch.timeout_s == 1800);
   CHECK(recipe.evaluators.empty());

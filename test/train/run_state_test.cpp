@@ -37,7 +37,7 @@ TEST_CASE("a run's state reads back with every bit") {
 
 TEST_CASE("a damaged state names the file and the key") {
   const std::string text = to_json(RunState{});
-  for (const char* key : {"position", "since_log", "is_evaluation_pending", "log_history", "first_values"}) {
+  for (const char* key : {"position", "since_log", "evaluated_step", "is_evaluation_pending", "log_history", "first_values"}) {
     io::Json json = io::parse_json(text, "x");
     json.erase(key);
     const std::string message =
