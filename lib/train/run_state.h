@@ -32,6 +32,7 @@ struct RunState {
   double train_seconds = 0;
   BestProgress best_progress;
   std::optional<checkpoint::BestCheckpoint> best;                    // among the saved ones
+  int64_t evaluated_step = -1;                                       // of the last evaluation
   bool is_evaluation_pending = false;                                // the evaluation due at this step was interrupted
   bool stops_early = false;                                          // patience has run out
   eval::NamedValues first_values;                                    // each evaluator's primary metric before training
