@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_store.h"
+#include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/dcp_reader.h"
 #include "checkpoint/export_model.h"
