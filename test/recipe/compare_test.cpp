@@ -9,7 +9,8 @@ using namespace stft::recipe;
 
 TEST_CASE("two resolved recipes are compared key by key") {
   const std::string ours = "run: {seed: 1}\nmodel: {name_or_path: a}\ntrain: {epochs: 2, optim: sgd}\nnew: 1\n";
-  const std::string theirs = "run: {seed: 1}\nmodel: {name_or_path: b}\ntrain: {epochs: 3, optim: adamw}\nold: [1, 2]\n";
+  const std::string theirs =
+      "run: {seed: 1}\nmodel: {name_or_path: b}\ntrain: {epochs: 3, optim: adamw}\nold: [1, 2]\n";
   const auto differences = compare_resolved({ours, "ours"}, {theirs, "theirs"});
   std::vector<std::string> keys;
   for (const Difference& difference : differences) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -22,8 +23,8 @@ struct RunOptions {
   int64_t ranks = 1;
   shard::Strategy strategy = shard::Strategy::kFullShard;
   std::optional<train::ResumeRequest> resume = std::nullopt;
-  // Rank `stopping_rank` is asked to stop when it looks for the `stop_at_look`-th time (from 1); 0: never. It looks once
-  // at the start, once in every step, and between the blocks of an evaluation.
+  // Rank `stopping_rank` is asked to stop when it looks for the `stop_at_look`-th time (from 1); 0: never. It looks
+  // once at the start, once in every step, and between the blocks of an evaluation.
   int64_t stop_at_look = 0;
   int64_t stopping_rank = 0;
 };
@@ -56,6 +57,7 @@ inline void save_every(recipe::Recipe& recipe, int64_t steps, checkpoint::StateD
 
 // As `stft train` does it; all ranks' outcomes are the same.
 inline train::Outcome train_run(const recipe::Recipe& recipe, const RunOptions& options) {
+  log::configure({.shows_info = false});
   std::atomic<int> stopped = 0;
   run_ranks(options.ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
     const int64_t rank = world->rank();
@@ -77,7 +79,9 @@ inline train::Outcome train_run(const recipe::Recipe& recipe, const RunOptions& 
     }
     run.mesh->world().barrier();
     int64_t looks = 0;
-    const auto asks = [&] { return rank == options.stopping_rank && ++looks >= options.stop_at_look && options.stop_at_look > 0; };
+    const auto asks = [&] {
+      return rank == options.stopping_rank && ++looks >= options.stop_at_look && options.stop_at_look > 0;
+    };
     if (train::Trainer(run, asks).train() == train::Outcome::kStopped) {
       ++stopped;
     }

@@ -131,8 +131,9 @@ TEST_CASE("state-dict: FULL to SHARDED and back, to any number of parts, is the 
     checkpoint::convert_checkpoint(sharded, {StateDictType::kFull, 2, back});
     CHECK(contents(back) == contents(full));  // the manifest too
   }
-  const std::string message = message_of<UserError>(
-      [&] { checkpoint::convert_checkpoint(directory.path("run/final"), {StateDictType::kFull, 1, "x"}); });
+  const std::string message = message_of<UserError>([&] {
+    checkpoint::convert_checkpoint(directory.path("run/final"), {StateDictType::kFull, 1, "x"});
+  });
   CHECK(message.find("is not a checkpoint of stft") != std::string::npos);
 }
 
@@ -211,8 +212,9 @@ TEST_CASE("verify names what is wrong with each kind of damage") {
           bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
           io::write_file(copy + shard, bytes);
         }).find("is damaged") != std::string::npos);
-  CHECK(faults_after([](const std::string& copy) { fs::remove(copy + "/stft_checkpoint.json"); })
-            .find("it is unfinished") != std::string::npos);
+  CHECK(faults_after([](const std::string& copy) {
+          fs::remove(copy + "/stft_checkpoint.json");
+        }).find("it is unfinished") != std::string::npos);
   CHECK(faults_after([](const std::string& copy) {
           io::write_file(copy + "/stft_checkpoint.json", "{\"format_version\": 9}");
         }).find("format_version is 9") != std::string::npos);

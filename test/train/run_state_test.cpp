@@ -37,7 +37,8 @@ TEST_CASE("a run's state reads back with every bit") {
 
 TEST_CASE("a damaged state names the file and the key") {
   const std::string text = to_json(RunState{});
-  for (const char* key : {"position", "since_log", "evaluated_step", "is_evaluation_pending", "log_history", "first_values"}) {
+  for (const char* key :
+       {"position", "since_log", "evaluated_step", "is_evaluation_pending", "log_history", "first_values"}) {
     io::Json json = io::parse_json(text, "x");
     json.erase(key);
     const std::string message =
@@ -97,11 +98,26 @@ TEST_CASE("trainer_state.json has exactly the keys that transformers' TrainerSta
   state.best = checkpoint::BestCheckpoint{"checkpoint-4", "dev", 0.5};
   const recipe::Recipe recipe;
   const io::Json json = io::parse_json(trainer_state_json(state, {recipe, 10, 1, 2, 4}), "x");
-  const std::vector<std::string> expected = {
-      "best_global_step", "best_metric", "best_model_checkpoint", "epoch", "eval_steps", "global_step",
-      "is_hyper_param_search", "is_local_process_zero", "is_world_process_zero", "log_history", "logging_steps",
-      "max_steps", "num_input_tokens_seen", "num_train_epochs", "save_steps", "stateful_callbacks", "total_flos",
-      "train_batch_size", "trial_name", "trial_params"};
+  const std::vector<std::string> expected = {"best_global_step",
+                                             "best_metric",
+                                             "best_model_checkpoint",
+                                             "epoch",
+                                             "eval_steps",
+                                             "global_step",
+                                             "is_hyper_param_search",
+                                             "is_local_process_zero",
+                                             "is_world_process_zero",
+                                             "log_history",
+                                             "logging_steps",
+                                             "max_steps",
+                                             "num_input_tokens_seen",
+                                             "num_train_epochs",
+                                             "save_steps",
+                                             "stateful_callbacks",
+                                             "total_flos",
+                                             "train_batch_size",
+                                             "trial_name",
+                                             "trial_params"};
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) {
     keys.push_back(key);
