@@ -148,7 +148,7 @@ AlignedText apply(const UnicodeNormalizer& step, AlignedText text) {
   return realigned(text, step.compose ? composed(parts) : parts);
 }
 
-AlignedText apply(const LowercaseNormalizer&, AlignedText text) {
+AlignedText apply(const LowercaseNormalizer&, const AlignedText& text) {
   return lowercased(text);
 }
 
