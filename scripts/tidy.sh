@@ -35,7 +35,7 @@ for entry in entries:
         continue
     if sys.argv[1:] and not any(pattern in path for pattern in sys.argv[1:]):
         continue
-    command = entry["command"].replace(" -Winvalid-pch", "") + " -Wno-unknown-warning-option"
+    command = entry["command"].replace(" -Winvalid-pch", "").replace(" -fopenmp", "") + " -Wno-unknown-warning-option"
     entry["command"] = re.sub(r"-include \S+cmake_pch\.hxx", "-include " + torch_headers, command)
     checked.append(entry)
     print(entry["file"])

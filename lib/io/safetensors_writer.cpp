@@ -39,6 +39,7 @@ namespace {
 
 void check_names(const std::string& path, const std::vector<TensorInfo>& layout) {
   std::vector<std::string_view> names;
+  names.reserve(layout.size());
   for (const TensorInfo& info : layout) names.push_back(info.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());

@@ -126,7 +126,7 @@ std::vector<RewrittenChar> composed(const std::vector<RewrittenChar>& text) {
   return result;
 }
 
-AlignedText apply(const BertNormalizer& step, AlignedText text) {
+AlignedText normalized(const BertNormalizer& step, AlignedText text) {
   if (step.clean_text) {
     text = cleaned(std::move(text));
   }
@@ -140,7 +140,7 @@ AlignedText apply(const BertNormalizer& step, AlignedText text) {
   return step.lowercase ? lowercased(text) : text;
 }
 
-AlignedText apply(const UnicodeNormalizer& step, AlignedText text) {
+AlignedText normalized(const UnicodeNormalizer& step, AlignedText text) {
   if (text.empty()) {
     return text;
   }
@@ -148,15 +148,15 @@ AlignedText apply(const UnicodeNormalizer& step, AlignedText text) {
   return realigned(text, step.compose ? composed(parts) : parts);
 }
 
-AlignedText apply(const LowercaseNormalizer&, AlignedText text) {
+AlignedText normalized(const LowercaseNormalizer&, const AlignedText& text) {
   return lowercased(text);
 }
 
-AlignedText apply(const StripAccentsNormalizer&, AlignedText text) {
+AlignedText normalized(const StripAccentsNormalizer&, AlignedText text) {
   return without(std::move(text), [](const AlignedChar& c) { return has_flag(c.value, kCombiningMark); });
 }
 
-AlignedText apply(const StripNormalizer& step, AlignedText text) {
+AlignedText normalized(const StripNormalizer& step, AlignedText text) {
   const auto is_text = [](const AlignedChar& c) { return !has_flag(c.value, kWhiteSpace); };
   if (step.right) {
     text.erase(std::find_if(text.rbegin(), text.rend(), is_text).base(), text.end());
@@ -167,7 +167,7 @@ AlignedText apply(const StripNormalizer& step, AlignedText text) {
   return text;
 }
 
-AlignedText apply(const ReplaceNormalizer& step, AlignedText text) {
+AlignedText normalized(const ReplaceNormalizer& step, AlignedText text) {
   std::u32string values(text.size(), U'\0');
   std::transform(text.begin(), text.end(), values.begin(), [](const AlignedChar& c) { return c.value; });
   const std::boyer_moore_horspool_searcher searcher(step.pattern.begin(), step.pattern.end());
@@ -205,7 +205,7 @@ AlignedText aligned_text(std::string_view utf8, std::uint32_t first_index) {
 
 AlignedText Normalizer::normalize(AlignedText text) const {
   for (const NormalizerStep& step : steps_) {
-    text = std::visit([&](const auto& s) { return apply(s, std::move(text)); }, step);
+    text = std::visit([&](const auto& s) { return normalized(s, std::move(text)); }, step);
   }
   return text;
 }
