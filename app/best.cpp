@@ -31,6 +31,8 @@ checkpoint::FoundBest find(const BestOptions& options, bool tells) {
     for (const std::string& line : found.skipped) {
       log::warn("passing over " + line);
     }
+    log::warn(fmt::format(
+        "best.json is missing or names no checkpoint that can be used; the best of the others is '{}'", found.path));
   }
   return found;
 }

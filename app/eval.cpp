@@ -15,6 +15,7 @@
 #include "dist/launch.h"
 #include "exit_codes.h"
 #include "rank_process.h"
+#include "recipe/files.h"
 #include "standard_output.h"
 #include "train/console.h"
 #include "train/evaluation.h"
@@ -59,8 +60,8 @@ std::string to_json(const eval::NamedValues& metrics) {
 }  // namespace
 
 recipe::Recipe evaluation_recipe(const EvalOptions& options) {
-  if (!fs::is_directory(options.model)) {
-    throw UserError(fmt::format("'{}' is not a directory", options.model));
+  if (const std::string problem = recipe::model_directory_problem(options.model); !problem.empty()) {
+    throw UserError(problem);
   }
   // A JSON string is a YAML string; ${...} in it would be expanded, so a path with one must come by --recipe.
   std::vector<std::string> overrides = {"model={name_or_path: " + nlohmann::json(options.model).dump() + "}"};

@@ -16,6 +16,9 @@ void check_output_directory(const std::string& out, const std::string& input, bo
   if (io::lies_in(input, out)) {
     throw UserError(fmt::format("--out: writing '{}' would replace '{}', which is read", out, input));
   }
+  if (io::lies_in(out, input)) {
+    throw UserError(fmt::format("--out: '{}' lies in '{}', which is read and stays as it is", out, input));
+  }
   if (!fs::exists(out, error)) {
     return;
   }

@@ -1,6 +1,7 @@
 #include "checkpoint/checkpoint_store.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -78,6 +79,18 @@ std::vector<std::string> checkpoint_faults(const std::string& directory, FileChe
     return file_faults(directory, *manifest, check);
   } catch (const UserError& error) {
     return {error.what()};
+  }
+}
+
+void check_is_complete(const std::string& directory) {
+  const auto manifest = read_manifest(directory);
+  // Written before the weights; nobody else writes it.
+  if (!manifest && fs::exists(join(directory, kRunStateFile))) {
+    throw UserError(fmt::format("'{}' has no {}: the checkpoint is unfinished", directory, kManifestFile));
+  }
+  const auto faults = manifest ? file_faults(directory, *manifest, FileCheck::kSizes) : std::vector<std::string>();
+  if (!faults.empty()) {
+    throw UserError(fmt::format("'{}' is incomplete:\n{}", directory, fmt::join(faults, "\n")));
   }
 }
 

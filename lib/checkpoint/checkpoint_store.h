@@ -22,6 +22,10 @@ std::vector<int64_t> checkpoint_steps(const std::string& run_directory);
 // Why a checkpoint of our own cannot be used, one line each; empty: it is whole.
 std::vector<std::string> checkpoint_faults(const std::string& directory, FileCheck check);
 
+// UserError when `directory` is a checkpoint of our own that is unfinished or lacks something (sizes, not contents).
+// Nothing for other directories.
+void check_is_complete(const std::string& directory);
+
 // What automatic resuming finds: the newest whole checkpoint that has an optimizer, and why newer ones were passed
 // over.
 struct NewestCheckpoint {

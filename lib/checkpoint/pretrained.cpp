@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "checkpoint/checkpoint_store.h"
 #include "checkpoint/dtype.h"
 
 namespace stft::checkpoint {
@@ -63,6 +64,7 @@ void initialise_dense(const model::Parameter& parameter, const shard::ShardLayou
 
 std::map<int64_t, std::unique_ptr<TensorSource>> open_sources(const model::ModelSpec& spec) {
   namespace fs = std::filesystem;
+  check_is_complete(spec.directory);
   const fs::path sharded = fs::path(spec.directory) / kShardedModelFolder;
   std::shared_ptr<const DcpDirectory> checkpoint;
   if (fs::is_directory(sharded)) {

@@ -34,6 +34,16 @@ WeightPlan plan_of_files(const model::ModelSpec& spec,
   return plan;
 }
 
+void check_is_model(const std::string& directory) {
+  const fs::path path(directory);
+  if (!fs::exists(path / "config.json") && !fs::exists(path / "modules.json")) {
+    throw UserError(fmt::format("'{}' is no model directory: {}", directory,
+                                checkpoint_steps(directory).empty()
+                                    ? "it holds neither config.json nor modules.json"
+                                    : "it is a run; give one of its checkpoints, or its final/"));
+  }
+}
+
 bool has_weights(const model::ModuleSpec& module) {
   return module.kind == model::ModuleKind::kTransformer || module.kind == model::ModuleKind::kDense;
 }
@@ -49,18 +59,14 @@ StoredModel StoredModel::open(const std::string& directory) {
   result.manifest_ = read_manifest(directory);
   const std::string sharded = (fs::path(directory) / kShardedModelFolder).string();
   result.is_sharded_ = fs::is_directory(sharded);
+  check_is_complete(directory);
   if (result.is_sharded_ && !result.manifest_) {
     throw UserError(
-        fmt::format("'{}' has no {}: the checkpoint is unfinished, or was not written by stft (reading "
-                    "other SHARDED checkpoints is not available yet)",
+        fmt::format("'{}' has no {}: it was not written by stft (reading other SHARDED checkpoints is not "
+                    "available yet)",
                     directory, kManifestFile));
   }
-  if (result.manifest_) {
-    const auto faults = file_faults(directory, *result.manifest_, FileCheck::kSizes);
-    if (!faults.empty()) {
-      throw UserError(fmt::format("'{}' is incomplete:\n{}", directory, fmt::join(faults, "\n")));
-    }
-  }
+  check_is_model(directory);
   result.spec_ = model::read_model_spec(directory);
   if (result.is_sharded_) {
     result.sources_[0] = open_sharded(std::make_shared<const DcpDirectory>(DcpDirectory::open(sharded)), "");

@@ -34,6 +34,7 @@ struct RunLog {
   std::vector<Json> starts;
   std::vector<Json> steps;
   std::vector<Json> evals;
+  std::vector<Json> saves;
   std::vector<Json> ends;
 };
 
