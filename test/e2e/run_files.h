@@ -34,6 +34,8 @@ struct RunLog {
   std::vector<Json> starts;
   std::vector<Json> steps;
   std::vector<Json> evals;
+  std::vector<Json> saves;
+  std::vector<Json> stops;
   std::vector<Json> ends;
 };
 
