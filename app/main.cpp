@@ -1,4 +1,5 @@
 // Commands to functions, exceptions to exit codes.
+#include <csignal>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -47,6 +48,7 @@ int run(int argc, char** argv) {
 }  // namespace stft::app
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit fails with a message, as on a full disk
   try {
     return stft::app::run(argc, argv);
   } catch (const stft::UserError& error) {

@@ -67,6 +67,8 @@ int run_train(const TrainOptions& options, const std::vector<std::string>& argum
     if (info->launcher_pid) {
       dist::join_launcher(*info->launcher_pid);
     }
+  } else {
+    dist::hold_stop_signals();
   }
   std::vector<std::string> overrides = options.overrides;
   if (options.nproc) {

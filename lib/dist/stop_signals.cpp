@@ -26,6 +26,13 @@ void end_by(int signal_number) {
   ::raise(signal_number);
 }
 
+void change_mask(int how) {
+  const sigset_t signals = stop_signal_set();
+  if (const int error = ::pthread_sigmask(how, &signals, nullptr); error != 0) {
+    throw_errno("pthread_sigmask", "stop signals", error);
+  }
+}
+
 void on_stop_signal(int signal_number, siginfo_t* info, void*) {
   const int saved_errno = errno;
   const bool parent_ends_us = signal_number == SIGTERM && info->si_code == SI_QUEUE &&
@@ -63,11 +70,12 @@ void catch_stop_signals() {
   unblock_stop_signals();
 }
 
+void hold_stop_signals() {
+  change_mask(SIG_BLOCK);
+}
+
 void unblock_stop_signals() {
-  const sigset_t signals = stop_signal_set();
-  if (const int error = ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr); error != 0) {
-    throw_errno("pthread_sigmask", "stop signals", error);
-  }
+  change_mask(SIG_UNBLOCK);
 }
 
 bool stop_requested() {

@@ -20,6 +20,10 @@ sigset_t stop_signal_set();
 // earlier is seen here and not lost. Throws SystemError when the system refuses.
 void catch_stop_signals();
 
+// For a launcher, before it reads anything: a signal above that comes from now on stays pending until launch() passes
+// it on to the ranks, which save. Throws SystemError when the system refuses.
+void hold_stop_signals();
+
 // Lets this process receive the signals above again, with whatever action is set for them.
 void unblock_stop_signals();
 

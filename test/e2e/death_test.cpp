@@ -17,6 +17,7 @@ using Catch::Matchers::Contains;
 
 constexpr double kStartSeconds = 60;
 constexpr double kGoneSeconds = 10;
+constexpr double kStopSeconds = 60;  // to save and leave
 
 // A run that would take hours, in the middle of its steps.
 class LongRun {
@@ -127,10 +128,10 @@ TEST_CASE("the launcher passes on what stops it", "[e2e][death]") {
   const int signal_number = GENERATE(SIGTERM, SIGINT);
   LongRun run(2);
   run.process().handle().send(signal_number);
-  const Outcome outcome = run.process().wait(kGoneSeconds);
+  const Outcome outcome = run.process().wait(kStopSeconds);
   INFO(outcome.err);
   REQUIRE(outcome.has_ended);
-  CHECK(outcome.exit_code != 0);
+  CHECK(outcome.exit_code == 75);
   run.check_ranks_are_gone(0);
 }
 
@@ -156,15 +157,17 @@ TEST_CASE("ranks do not outlive a launcher that was killed while they start", "[
   }
 }
 
-TEST_CASE("a single rank ends by the signal that it was sent", "[e2e][death]") {
+TEST_CASE("a run of a single rank saves and stops when it is told to", "[e2e][death]") {
   const TemporaryDirectory directory;
   Process process(LongRun::command(directory, 1, 60));
   REQUIRE(process.wait_until([](const Process& p) { return p.err().find("step 3/100000") != std::string::npos; },
                              kStartSeconds));
   process.handle().send(SIGTERM);
-  const Outcome outcome = process.wait(kGoneSeconds);
+  const Outcome outcome = process.wait(kStopSeconds);
+  INFO(outcome.err);
   REQUIRE(outcome.has_ended);
-  CHECK(outcome.exit_code != 0);
+  CHECK(outcome.exit_code == 75);
+  CHECK_THAT(outcome.err, Contains("--resume auto goes on from it"));
 }
 
 }  // namespace stft::test

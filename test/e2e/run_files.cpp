@@ -78,6 +78,8 @@ RunLog read_log(const std::string& run_directory) {
       log.evals.push_back(std::move(event));
     } else if (kind == "save") {
       log.saves.push_back(std::move(event));
+    } else if (kind == "stop") {
+      log.stops.push_back(std::move(event));
     } else if (kind == "end") {
       log.ends.push_back(std::move(event));
     } else {

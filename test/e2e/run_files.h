@@ -35,6 +35,7 @@ struct RunLog {
   std::vector<Json> steps;
   std::vector<Json> evals;
   std::vector<Json> saves;
+  std::vector<Json> stops;
   std::vector<Json> ends;
 };
 
