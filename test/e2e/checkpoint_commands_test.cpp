@@ -331,9 +331,11 @@ TEST_CASE("the commands refuse what they cannot do, and say what is allowed", "[
   check_refused({"eval", checkpoint, "--set", "evaluators=[]"}, {"evaluators", "nothing to evaluate"});
   check_refused({"eval", checkpoint, "--set", "train.nonsense=1"}, {"train.nonsense"});
   check_refused({"eval", checkpoint, "--recipe", missing}, {missing});
-  for (const char* command : {"eval", "export", "state-dict", "best", "verify"}) {
+  for (const char* command : {"eval", "best", "verify"}) {
     check_refused({command, checkpoint, "--nonsense"}, {"--nonsense"});
   }
+  check_refused({"export", checkpoint, "--out", out, "--nonsense"}, {"--nonsense"});
+  check_refused({"state-dict", checkpoint, "--mode", "full", "--out", out, "--nonsense"}, {"--nonsense"});
   CHECK_FALSE(fs::exists(out));
 }
 
