@@ -46,7 +46,8 @@ EvalOptions eval_options(const BestOptions& options, const checkpoint::FoundBest
 
 void finish(const BestOptions& options, const checkpoint::FoundBest& found, std::optional<double> evaluated) {
   if (options.out) {
-    checkpoint::export_directory(found.path, {checkpoint::WeightPrecision::kAsInput, *options.out});
+    const std::string out = output_directory(*options.out, found.path, options.overwrites);
+    checkpoint::export_directory(found.path, {checkpoint::WeightPrecision::kAsInput, out});
     log::info("the model is in " + *options.out);
   }
   nlohmann::ordered_json json = {
@@ -54,7 +55,7 @@ void finish(const BestOptions& options, const checkpoint::FoundBest& found, std:
   if (evaluated) {
     json["evaluated"] = *evaluated;
   }
-  write_result(json.dump() + "\n");
+  write_result(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 int prove(const BestOptions& options, const dist::RankInfo& info) {
@@ -90,7 +91,7 @@ int run_best(const BestOptions& options, const std::vector<std::string>& argumen
   }
   const checkpoint::FoundBest found = find(options, !options.evaluates);
   if (options.out) {
-    check_output_directory(*options.out, found.path, options.overwrites);
+    output_directory(*options.out, found.path, options.overwrites);  // a refusal comes before the work
   }
   if (!options.evaluates) {
     finish(options, found, std::nullopt);

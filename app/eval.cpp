@@ -54,7 +54,8 @@ std::string to_json(const eval::NamedValues& metrics) {
   for (const auto& [name, value] : metrics) {
     values[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
   }
-  return nlohmann::ordered_json{{"metrics", values}}.dump() + "\n";
+  return nlohmann::ordered_json{{"metrics", values}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace
@@ -64,7 +65,9 @@ recipe::Recipe evaluation_recipe(const EvalOptions& options) {
     throw UserError(problem);
   }
   // A JSON string is a YAML string; ${...} in it would be expanded, so a path with one must come by --recipe.
-  std::vector<std::string> overrides = {"model={name_or_path: " + nlohmann::json(options.model).dump() + "}"};
+  std::vector<std::string> overrides = {
+      "model={name_or_path: " +
+      nlohmann::json(options.model).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "}"};
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
   if (options.nproc) {
     overrides.push_back(fmt::format("launch.nproc={}", *options.nproc));

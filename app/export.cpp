@@ -9,11 +9,11 @@
 namespace stft::app {
 
 int run_export(const ExportOptions& options) {
-  check_output_directory(options.out, options.checkpoint, options.overwrites);
+  const std::string out = output_directory(options.out, options.checkpoint, options.overwrites);
   if (options.merges_lora) {
     throw UserError("--merge-lora: '" + options.checkpoint + "' has no adapter, so there is nothing to merge");
   }
-  checkpoint::export_directory(options.checkpoint, {options.precision, options.out});
+  checkpoint::export_directory(options.checkpoint, {options.precision, out});
   log::info("the model is in " + options.out);
   return kDone;
 }

@@ -8,8 +8,8 @@
 namespace stft::app {
 
 int run_state_dict(const StateDictOptions& options) {
-  check_output_directory(options.out, options.checkpoint, options.overwrites);
-  checkpoint::convert_checkpoint(options.checkpoint, {options.mode, options.ranks, options.out});
+  const std::string out = output_directory(options.out, options.checkpoint, options.overwrites);
+  checkpoint::convert_checkpoint(options.checkpoint, {options.mode, options.ranks, out});
   log::info("the checkpoint is in " + options.out);
   return kDone;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "dist/rank_environment.h"
 #include "dist/stop_signals.h"
 #include "exit_codes.h"
+#include "io/directory.h"
 #include "rank_process.h"
 #include "recipe/recipe.h"
 #include "train/mesh.h"
@@ -20,6 +22,8 @@
 
 namespace stft::app {
 namespace {
+
+constexpr double kLockPatienceSeconds = 10;
 
 train::OutputDirUse output_dir_use(const TrainOptions& options) {
   if (options.resume && options.overwrites) {
@@ -37,9 +41,20 @@ int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::Ran
   if (info.rank == 0) {
     train::check_output_dir(recipe, output_dir_use(options));
   }
+  // One run at a time works on a directory; a predecessor that was just killed may still be dying.
+  std::optional<io::DirectoryLock> lock;
+  const auto lock_output_dir = [&] {
+    if (info.rank == 0 && !lock) {
+      io::make_directories(output_dir);
+      lock.emplace(output_dir, kLockPatienceSeconds);
+    }
+  };
   auto mesh = std::make_unique<train::Mesh>(info, recipe.launch, recipe.sharding.strategy);
   std::optional<train::ResumePoint> resumed;
   if (options.resume) {
+    if (io::is_directory(output_dir)) {
+      lock_output_dir();
+    }
     resumed = train::find_resume_point(recipe, {*options.resume == "auto", *options.resume}, mesh->world());
   }
   if (info.rank == 0 && options.resume) {
@@ -48,6 +63,7 @@ int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::Ran
     train::check_output_dir(recipe, is_in_place ? train::OutputDirUse::kGoesOn : otherwise);
   }
   train::Run run = train::assemble(std::move(recipe), std::move(mesh), std::move(resumed));
+  lock_output_dir();
   if (info.rank == 0) {
     if (run.resumed && run.resumed->is_in_place) {
       train::prepare_output_dir(output_dir, *run.resumed);

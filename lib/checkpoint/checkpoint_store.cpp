@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 
@@ -24,16 +25,6 @@ constexpr const char* kBestFile = "best.json";
 
 std::string join(const std::string& directory, const std::string& name) {
   return (fs::path(directory) / name).string();
-}
-
-std::vector<std::string> names_in(const std::string& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (auto it = fs::directory_iterator(directory, error); !error && it != fs::end(it); it.increment(error)) {
-    names.push_back(it->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 bool is_better(const Score& a, const Score& b) {
@@ -61,8 +52,8 @@ std::optional<int64_t> checkpoint_step(const std::string& name) {
 
 std::vector<int64_t> checkpoint_steps(const std::string& run_directory) {
   std::vector<int64_t> steps;
-  for (const std::string& name : names_in(run_directory)) {
-    if (const auto step = checkpoint_step(name); step && fs::is_directory(join(run_directory, name))) {
+  for (const std::string& name : io::directory_entries(run_directory)) {
+    if (const auto step = checkpoint_step(name); step && io::is_directory(join(run_directory, name))) {
       steps.push_back(*step);
     }
   }
@@ -82,13 +73,13 @@ std::vector<std::string> checkpoint_faults(const std::string& directory, FileChe
   }
 }
 
-void check_is_complete(const std::string& directory) {
+void check_is_complete(const std::string& directory, FileCheck check) {
   const auto manifest = read_manifest(directory);
   // Written before the weights; nobody else writes it.
   if (!manifest && fs::exists(join(directory, kRunStateFile))) {
     throw UserError(fmt::format("'{}' has no {}: the checkpoint is unfinished", directory, kManifestFile));
   }
-  const auto faults = manifest ? file_faults(directory, *manifest, FileCheck::kSizes) : std::vector<std::string>();
+  const auto faults = manifest ? file_faults(directory, *manifest, check) : std::vector<std::string>();
   if (!faults.empty()) {
     throw UserError(fmt::format("'{}' is incomplete:\n{}", directory, fmt::join(faults, "\n")));
   }
@@ -116,7 +107,8 @@ NewestCheckpoint newest_checkpoint(const std::string& run_directory) {
 
 std::optional<BestCheckpoint> read_best(const std::string& run_directory) {
   const std::string path = join(run_directory, kBestFile);
-  if (!fs::exists(path)) {
+  std::error_code error;
+  if (!fs::exists(path, error)) {
     return std::nullopt;
   }
   const io::Json json = io::read_json_file(path);
@@ -141,13 +133,53 @@ void remove_best(const std::string& run_directory) {
   }
 }
 
+std::optional<BestCheckpoint> best_by_metric(const std::string& run_directory, const MetricRule& rule,
+                                             int64_t last_step) {
+  std::optional<BestCheckpoint> best;
+  for (const int64_t step : checkpoint_steps(run_directory)) {
+    const std::string path = join(run_directory, checkpoint_name(step));
+    if (step > last_step || !checkpoint_faults(path, FileCheck::kSizes).empty()) {
+      continue;
+    }
+    const auto manifest = read_manifest(path);
+    if (!manifest || !manifest->score) {
+      continue;  // saved only because the run stopped, or without a rule
+    }
+    for (const std::string& name : rule.names) {
+      const auto found = manifest->metrics.find(name);
+      if (found == manifest->metrics.end() || std::isnan(found->second)) {
+        continue;
+      }
+      const Score score{name, found->second, rule.greater_is_better};
+      if (!best || is_better(score, {name, best->value, rule.greater_is_better})) {
+        best = BestCheckpoint{checkpoint_name(step), name, found->second};
+      }
+      break;
+    }
+  }
+  return best;
+}
+
 FoundBest find_best(const std::string& run_directory) {
   FoundBest result;
   const auto pointer = read_best(run_directory);
+  if (pointer) {
+    const std::string path = join(run_directory, pointer->checkpoint);
+    const auto faults = checkpoint_faults(path, FileCheck::kChecksums);
+    const auto score = faults.empty() ? read_manifest(path)->score : std::nullopt;
+    if (score && score->metric == pointer->metric) {
+      return {path, {pointer->metric, pointer->value, score->greater_is_better}, {}, false};
+    }
+    result.skipped.push_back(pointer->checkpoint + ": " +
+                             (faults.empty() ? "it has no score by " + pointer->metric : faults.front()));
+  }
   std::optional<std::pair<std::string, Score>> found;
   for (const int64_t step : checkpoint_steps(run_directory)) {
     const std::string name = checkpoint_name(step);
     const std::string path = join(run_directory, name);
+    if (pointer && name == pointer->checkpoint) {
+      continue;
+    }
     const auto faults = checkpoint_faults(path, FileCheck::kChecksums);
     if (!faults.empty()) {
       result.skipped.push_back(name + ": " + faults.front());
@@ -156,12 +188,7 @@ FoundBest find_best(const std::string& run_directory) {
     const auto score = read_manifest(path)->score;
     if (!score || (pointer && score->metric != pointer->metric)) {
       result.skipped.push_back(name + ": it has no score" + (pointer ? " by " + pointer->metric : ""));
-      continue;
-    }
-    if (pointer && name == pointer->checkpoint) {
-      return {path, {pointer->metric, pointer->value, score->greater_is_better}, result.skipped, false};
-    }
-    if (!found || is_better(*score, found->second)) {
+    } else if (!found || is_better(*score, found->second)) {
       found = {path, *score};
     }
   }
@@ -172,9 +199,6 @@ FoundBest find_best(const std::string& run_directory) {
     }
     throw UserError("'" + run_directory + "' has no complete checkpoint with a score" +
                     (looked_at.empty() ? "; the run saved none" : ":" + looked_at));
-  }
-  if (pointer) {
-    result.skipped.insert(result.skipped.begin(), pointer->checkpoint + ": best.json names it, but it is not usable");
   }
   return {found->first, found->second, result.skipped, true};
 }
@@ -194,20 +218,34 @@ void rotate_checkpoints(const std::string& run_directory, int64_t limit, const s
   }
 }
 
+bool is_directory_of_run(const std::string& name) {
+  const std::string prefix = kStalePrefix;
+  return name == "final" || checkpoint_step(name) ||
+         (name.starts_with(prefix) && checkpoint_step(name.substr(prefix.size())));
+}
+
+void recover_replaced(const std::string& run_directory) {
+  for (const std::string& name : io::directory_entries(run_directory)) {
+    const std::string suffix = ".old";
+    if (name.ends_with(suffix) && is_directory_of_run(name.substr(0, name.size() - suffix.size()))) {
+      io::recover_directory(join(run_directory, name.substr(0, name.size() - suffix.size())));
+    }
+  }
+}
+
 void clean_leftovers(const std::string& run_directory) {
-  for (const std::string& name : names_in(run_directory)) {
-    const size_t dot = name.find('.');
-    const std::string whole = name.substr(0, dot);
-    if (dot == std::string::npos || !(checkpoint_step(whole) || whole == "final")) {
-      continue;
-    }
-    if (name.substr(dot) == ".old" && io::recover_directory(join(run_directory, whole))) {
-      continue;
-    }
-    std::error_code error;
-    fs::remove_all(join(run_directory, name), error);
-    if (error) {
-      throw SystemError("removing '" + join(run_directory, name) + "': " + error.message());
+  recover_replaced(run_directory);
+  for (const std::string& name : io::directory_entries(run_directory)) {
+    // Exactly the names that interrupted work leaves: another suffix is the user's.
+    for (const std::string suffix : {".tmp", ".old", ".removed", ".tmp.removed"}) {
+      if (name.ends_with(suffix) && is_directory_of_run(name.substr(0, name.size() - suffix.size()))) {
+        std::error_code error;
+        fs::remove_all(join(run_directory, name), error);
+        if (error) {
+          throw SystemError("removing '" + join(run_directory, name) + "': " + error.message());
+        }
+        break;
+      }
     }
   }
 }
@@ -228,7 +266,7 @@ void set_aside_after(const std::string& run_directory, int64_t step) {
 
 void remove_set_aside(const std::string& run_directory, int64_t step) {
   const std::string prefix = kStalePrefix;
-  for (const std::string& name : names_in(run_directory)) {
+  for (const std::string& name : io::directory_entries(run_directory)) {
     if (name.starts_with(prefix)) {
       const auto of_name = checkpoint_step(name.substr(prefix.size()));
       if (of_name && *of_name <= step) {

@@ -22,9 +22,9 @@ std::vector<int64_t> checkpoint_steps(const std::string& run_directory);
 // Why a checkpoint of our own cannot be used, one line each; empty: it is whole.
 std::vector<std::string> checkpoint_faults(const std::string& directory, FileCheck check);
 
-// UserError when `directory` is a checkpoint of our own that is unfinished or lacks something (sizes, not contents).
-// Nothing for other directories.
-void check_is_complete(const std::string& directory);
+// UserError when `directory` is a checkpoint of our own that is unfinished or whose files are not what its manifest
+// says. Nothing for other directories.
+void check_is_complete(const std::string& directory, FileCheck check);
 
 // What automatic resuming finds: the newest whole checkpoint that has an optimizer, and why newer ones were passed
 // over.
@@ -45,6 +45,15 @@ std::optional<BestCheckpoint> read_best(const std::string& run_directory);
 void write_best(const std::string& run_directory, const BestCheckpoint& best);
 void remove_best(const std::string& run_directory);
 
+// The best of the whole checkpoints up to `last_step` that were saved as scheduled, by a metric that the evaluation at
+// their step found; the first of `rule.names` that there is. None when none has it.
+struct MetricRule {
+  std::vector<std::string> names;
+  bool greater_is_better = true;
+};
+std::optional<BestCheckpoint> best_by_metric(const std::string& run_directory, const MetricRule& rule,
+                                             int64_t last_step);
+
 // The whole checkpoint that is best: that of best.json, or, when it is gone or broken, the best among the others by the
 // scores of their manifests (`is_fallback`). UserError telling what was looked at when there is none.
 struct FoundBest {
@@ -57,6 +66,9 @@ FoundBest find_best(const std::string& run_directory);
 
 // Deletes the oldest checkpoints until `limit` are left; `best` and the newest stay, whatever the limit.
 void rotate_checkpoints(const std::string& run_directory, int64_t limit, const std::optional<std::string>& best);
+
+// Brings back what an interrupted replacement moved aside ("checkpoint-50.old").
+void recover_replaced(const std::string& run_directory);
 
 // At the start of a run: brings back what an interrupted replacement moved aside and removes what interrupted saves and
 // deletions left ("checkpoint-50.tmp").

@@ -42,7 +42,9 @@ void write_model_sharded(const CheckpointContent& content, const std::string& di
         writer.add_rows(std::move(entry), rows, {data + first * 4, static_cast<size_t>(count * 4)});
       } else if (content.ranks.world.rank() == 0) {
         const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
-        writer.add_rows(std::move(entry), {0, rows}, content.weights.source_of(file.module)->read(tensor.key));
+        std::vector<std::byte> bytes;
+        attempt.run([&] { bytes = content.weights.source_of(file.module)->read(tensor.key); });
+        writer.add_rows(std::move(entry), {0, rows}, bytes);
       } else {
         writer.add_rows(std::move(entry), {0, 0}, {});
       }
@@ -164,9 +166,11 @@ void write_checkpoint(const CheckpointContent& content, const std::string& direc
   CheckpointContent filled = content;
   filled.manifest.world_size = world.size();
   filled.manifest.has_optimizer = content.optimizer.has_value();
-  filled.manifest.weights = plan_weights(content.model, content.weights);
-  filled.manifest.input_dtype = input_dtype(content.model.spec());
   try {
+    attempt.run([&] {
+      filled.manifest.weights = plan_weights(content.model, content.weights);
+      filled.manifest.input_dtype = input_dtype(content.model.spec());
+    });
     if (is_first) {
       attempt.run([&] { write_common_files(filled, temporary); });
     }

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -27,25 +28,47 @@ std::string join(const std::string& directory, const std::string& name) {
   return (fs::path(directory) / name).string();
 }
 
-// A torch.distributed.checkpoint directory as `parts` ranks would write it, by one process.
+// Bytes of rows of dimension 0 of a tensor.
+using ReadRows = std::function<std::vector<std::byte>(RowRange)>;
+
+// A torch.distributed.checkpoint directory as `parts` ranks would write it, by one process: one file open and one
+// tensor's part in memory at a time.
 class PartsWriter {
  public:
-  PartsWriter(std::string directory, int64_t parts) : directory_(std::move(directory)) {
-    io::make_directories(directory_);
-    for (int64_t part = 0; part < parts; ++part) {
-      files_.push_back(std::make_unique<DcpFileWriter>(join(directory_, dcp_file_name(static_cast<int>(part)))));
-    }
+  // A tensor that is not cut goes to the first file.
+  void add(DcpTensor tensor, bool is_cut, ReadRows read) {
+    tensor.chunks.clear();
+    metadata_.tensors.push_back(std::move(tensor));
+    sources_.push_back({is_cut, std::move(read)});
   }
 
-  // `read(first, rows)` gives the bytes of rows of dimension 0. A tensor that is not cut goes to the first file.
-  template <typename Read>
-  void add(DcpTensor tensor, bool is_cut, Read&& read) {
-    tensor.chunks.clear();
-    const auto parts = static_cast<int64_t>(files_.size());
-    const bool is_scalar = tensor.shape.empty();
+  void add_object(DcpObject object, io::PythonValue value) {
+    metadata_.objects.push_back(std::move(object));
+    values_.push_back(std::move(value));
+  }
+
+  void write(const std::string& directory, int64_t parts) {
+    io::make_directories(directory);
     for (int64_t part = 0; part < parts; ++part) {
+      write_part(directory, part, parts);
+    }
+    io::write_file(join(directory, kDcpMetadataFile), serialize(metadata_));
+  }
+
+ private:
+  struct Source {
+    bool is_cut = true;
+    ReadRows read;
+  };
+
+  void write_part(const std::string& directory, int64_t part, int64_t parts) {
+    const std::string name = dcp_file_name(static_cast<int>(part));
+    DcpFileWriter file(join(directory, name));
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      DcpTensor& tensor = metadata_.tensors[i];
+      const bool is_scalar = tensor.shape.empty();
       RowRange rows = {0, part == 0 ? (is_scalar ? 1 : tensor.shape.front()) : 0};
-      if (is_cut && !is_scalar) {
+      if (sources_[i].is_cut && !is_scalar) {
         const auto layout = shard::shard_layout(tensor.shape, part, parts);
         rows = {layout.first_row, layout.own_rows};
       }
@@ -59,36 +82,28 @@ class PartsWriter {
         chunk.offsets.front() = rows.first;
         chunk.sizes.front() = rows.count;
       }
-      const DcpPlace place =
-          files_[static_cast<size_t>(part)]->append_tensor(tensor.dtype, chunk.sizes, read(rows.first, rows.count));
-      chunk.file = dcp_file_name(static_cast<int>(part));
+      const DcpPlace place = file.append_tensor(tensor.dtype, chunk.sizes, sources_[i].read(rows));
+      chunk.file = name;
       chunk.offset = place.offset;
       chunk.length = place.length;
       tensor.chunks.push_back(std::move(chunk));
     }
-    metadata_.tensors.push_back(std::move(tensor));
-  }
-
-  void add_object(const DcpObject& object, const io::PythonValue& value) {
-    const DcpPlace place = files_.front()->append_object(value);
-    metadata_.objects.push_back({object.key, object.path, dcp_file_name(0), place.offset, place.length});
-  }
-
-  void finish() {
-    for (auto& file : files_) {
-      file->commit();
+    for (size_t i = 0; part == 0 && i < values_.size(); ++i) {
+      const DcpPlace place = file.append_object(values_[i]);
+      metadata_.objects[i].file = name;
+      metadata_.objects[i].offset = place.offset;
+      metadata_.objects[i].length = place.length;
     }
-    io::write_file(join(directory_, kDcpMetadataFile), serialize(metadata_));
+    file.commit();
   }
 
- private:
-  std::string directory_;
-  std::vector<std::unique_ptr<DcpFileWriter>> files_;
   DcpMetadata metadata_;
+  std::vector<Source> sources_;          // of each tensor
+  std::vector<io::PythonValue> values_;  // of each object
 };
 
 void write_sharded_model(const StoredModel& stored, const std::string& directory, int64_t parts) {
-  PartsWriter writer(directory, parts);
+  PartsWriter writer;
   for (const PlannedFile& file : stored.plan()) {
     for (const PlannedTensor& tensor : file.tensors) {
       DcpTensor entry;
@@ -96,24 +111,23 @@ void write_sharded_model(const StoredModel& stored, const std::string& directory
       entry.key = dcp_key(entry.path);
       entry.dtype = written_dtype(tensor, WeightPrecision::kMaster);
       entry.shape = tensor.shape;
-      writer.add(std::move(entry), tensor.is_parameter, [&](int64_t first, int64_t rows) {
-        return stored.read_rows(file, tensor, {first, rows});
-      });
+      writer.add(std::move(entry), tensor.is_parameter,
+                 [&](RowRange rows) { return stored.read_rows(file, tensor, rows); });
     }
   }
-  writer.finish();
+  writer.write(directory, parts);
 }
 
 void rewrite_optimizer(const std::string& from, const std::string& to, int64_t parts) {
   const DcpDirectory stored = DcpDirectory::open(from);
-  PartsWriter writer(to, parts);
+  PartsWriter writer;
   for (const DcpTensor& tensor : stored.tensors()) {
-    writer.add(tensor, true, [&](int64_t first, int64_t rows) { return stored.read_rows(tensor, first, rows); });
+    writer.add(tensor, true, [&](RowRange rows) { return stored.read_rows(tensor, rows.first, rows.count); });
   }
   for (const DcpObject& object : stored.objects()) {
     writer.add_object(object, stored.object(object.key));
   }
-  writer.finish();
+  writer.write(to, parts);
 }
 
 std::vector<std::string> all_files(const std::string& directory) {
@@ -165,7 +179,7 @@ void write_parts(const StoredModel& stored, const ConvertOptions& options, const
 }  // namespace
 
 void convert_checkpoint(const std::string& checkpoint, const ConvertOptions& options) {
-  const StoredModel stored = StoredModel::open(checkpoint);
+  const StoredModel stored = StoredModel::open(checkpoint, FileCheck::kChecksums);
   if (!stored.manifest()) {
     throw UserError(fmt::format("'{}' has no {}: it is not a checkpoint of stft", checkpoint, kManifestFile));
   }

@@ -156,7 +156,7 @@ std::optional<std::string> tiling_fault(const DcpTensor& tensor) {
   return std::nullopt;
 }
 
-void copy_chunk_rows(const DcpTensor& tensor, const DcpChunk& chunk, std::span<const std::byte> data, RowRange rows,
+void copy_chunk_rows(const DcpTensor& tensor, const DcpChunk& chunk, std::span<const std::byte> data, DcpRows rows,
                      std::span<std::byte> target) {
   if (data.empty() || target.empty()) return;
   if (tensor.shape.empty()) {

@@ -16,14 +16,14 @@ namespace stft::checkpoint {
 std::optional<std::string> tiling_fault(const DcpTensor& tensor);
 
 // A run of rows of dimension 0; a scalar is one row.
-struct RowRange {
+struct DcpRows {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
 
 // Copies the part of `rows` that lies in a chunk of the tensor to its place in `target`, which holds those rows whole.
 // `data`: the chunk's elements, contiguous.
-void copy_chunk_rows(const DcpTensor& tensor, const DcpChunk& chunk, std::span<const std::byte> data, RowRange rows,
+void copy_chunk_rows(const DcpTensor& tensor, const DcpChunk& chunk, std::span<const std::byte> data, DcpRows rows,
                      std::span<std::byte> target);
 
 }  // namespace stft::checkpoint

@@ -53,7 +53,7 @@ void export_model(const ExportSource& source, const std::string& directory) {
 }
 
 void export_directory(const std::string& checkpoint, const ExportOptions& options) {
-  const StoredModel stored = StoredModel::open(checkpoint);
+  const StoredModel stored = StoredModel::open(checkpoint, FileCheck::kChecksums);
   const auto world = dist::ProcessGroup::single();
   const std::string temporary = options.out + ".tmp";
   Attempt attempt(*world, "writing '" + options.out + "'");

@@ -70,7 +70,8 @@ std::map<std::string, double> metrics_from_json(const Json& json, const std::str
 
 std::optional<Manifest> read_manifest(const std::string& directory) {
   const std::string path = (fs::path(directory) / kManifestFile).string();
-  if (!fs::exists(path)) {
+  std::error_code error;
+  if (!fs::exists(path, error)) {
     return std::nullopt;
   }
   const Json json = io::read_json_file(path);
@@ -87,6 +88,10 @@ std::optional<Manifest> read_manifest(const std::string& directory) {
   manifest.state_dict_type = type == kFull ? StateDictType::kFull : StateDictType::kSharded;
   manifest.step = io::get_int(json, "step", path);
   manifest.world_size = io::get_int(json, "world_size", path);
+  if (manifest.step < 0 || manifest.world_size < 1 || manifest.world_size > kMaxWorldSize) {
+    throw UserError(fmt::format("{}: step {} or world_size {} is out of range (world_size: 1 to {})", path,
+                                manifest.step, manifest.world_size, kMaxWorldSize));
+  }
   manifest.recipe_hash = io::get_string(json, "recipe_hash", path);
   manifest.has_optimizer = io::get_bool(json, "has_optimizer", path);
   manifest.input_dtype = io::optional_string(json, "input_dtype", path);

@@ -17,6 +17,7 @@ inline constexpr const char* kRunStateFile = "stft_state.json";
 inline constexpr const char* kTrainerStateFile = "trainer_state.json";
 inline constexpr const char* kRecipeFile = "recipe.resolved.yaml";
 inline constexpr int64_t kFormatVersion = 1;
+inline constexpr int64_t kMaxWorldSize = 65536;
 
 struct ManifestFile {
   std::string path;  // below the checkpoint

@@ -58,7 +58,13 @@ void write_weights(const WeightPlan& plan, WeightPrecision precision, const Whol
       attempt.run([&] { writer = std::make_unique<io::SafetensorsWriter>(path, specs, file.metadata); });
     }
     for (const io::TensorInfo& info : io::safetensors_layout(path, specs)) {
-      const WholeTensor whole = tensors(file, *by_key.at(info.name));
+      const PlannedTensor& planned = *by_key.at(info.name);
+      WholeTensor whole;
+      if (planned.is_parameter) {
+        whole = tensors(file, planned);  // may be collective, so every rank asks, whatever failed
+      } else {
+        attempt.run([&] { whole = tensors(file, planned); });
+      }
       if (directory) {
         attempt.run([&] { append_as(*writer, whole, info.dtype); });
       }

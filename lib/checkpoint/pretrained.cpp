@@ -64,7 +64,7 @@ void initialise_dense(const model::Parameter& parameter, const shard::ShardLayou
 
 std::map<int64_t, std::unique_ptr<TensorSource>> open_sources(const model::ModelSpec& spec) {
   namespace fs = std::filesystem;
-  check_is_complete(spec.directory);
+  check_is_complete(spec.directory, FileCheck::kSizes);
   const fs::path sharded = fs::path(spec.directory) / kShardedModelFolder;
   std::shared_ptr<const DcpDirectory> checkpoint;
   if (fs::is_directory(sharded)) {

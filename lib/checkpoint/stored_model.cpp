@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/export_model.h"
+#include "io/directory.h"
 #include "io/file.h"
 
 namespace stft::checkpoint {
@@ -50,16 +51,16 @@ bool has_weights(const model::ModuleSpec& module) {
 
 }  // namespace
 
-StoredModel StoredModel::open(const std::string& directory) {
-  if (!fs::is_directory(directory)) {
+StoredModel StoredModel::open(const std::string& directory, FileCheck check) {
+  if (!io::is_directory(directory)) {
     throw UserError("'" + directory + "' is not a directory");
   }
   StoredModel result;
   result.directory_ = directory;
   result.manifest_ = read_manifest(directory);
   const std::string sharded = (fs::path(directory) / kShardedModelFolder).string();
-  result.is_sharded_ = fs::is_directory(sharded);
-  check_is_complete(directory);
+  result.is_sharded_ = io::is_directory(sharded);
+  check_is_complete(directory, check);
   if (result.is_sharded_ && !result.manifest_) {
     throw UserError(
         fmt::format("'{}' has no {}: it was not written by stft (reading other SHARDED checkpoints is not "
@@ -92,6 +93,8 @@ StoredModel StoredModel::open(const std::string& directory) {
       const auto found = place.source != nullptr ? place.source->find(place.key) : std::nullopt;
       if (!found || found->shape != tensor.shape) {
         missing.push_back(fmt::format("'{}' {}", place.key, found ? "has another shape" : "is missing"));
+      } else if (result.manifest_ && found->dtype != written_dtype(tensor, WeightPrecision::kMaster)) {
+        missing.push_back(fmt::format("'{}' has another type", place.key));
       }
       result.by_sharded_key_[tensor.sharded_key] = place;
     }

@@ -18,9 +18,9 @@ namespace stft::checkpoint {
 
 class StoredModel {
  public:
-  // Checks names, shapes and sizes, not contents. UserError when the directory is an unfinished or damaged checkpoint
-  // or no model, and when its weights lack a tensor of its manifest.
-  static StoredModel open(const std::string& directory);
+  // Checks names, shapes and sizes, and with kChecksums the contents of a checkpoint's files. UserError when the
+  // directory is an unfinished or damaged checkpoint or no model, and when its weights lack a tensor of its manifest.
+  static StoredModel open(const std::string& directory, FileCheck check = FileCheck::kSizes);
 
   const std::string& directory() const { return directory_; }
   const model::ModelSpec& spec() const { return spec_; }

@@ -3,16 +3,71 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/dcp_reader.h"
 #include "checkpoint/stored_model.h"
+#include "io/directory.h"
+#include "model/sentence_model.h"
 
 namespace stft::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+
+// What is in the directory and not in the manifest, or claimed by it and not there.
+std::vector<std::string> listing_faults(const std::string& directory, const Manifest& manifest) {
+  std::vector<std::string> faults;
+  std::set<std::string> listed;
+  for (const ManifestFile& file : manifest.files) {
+    if (!listed.insert(file.path).second) {
+      faults.push_back(fmt::format("'{}': the manifest lists '{}' twice", directory, file.path));
+    }
+  }
+  std::error_code error;
+  for (auto it = fs::recursive_directory_iterator(directory, error); !error && it != fs::end(it); it.increment(error)) {
+    const std::string path = it->path().lexically_relative(directory).string();
+    if (it->is_regular_file() && path != kManifestFile && !listed.contains(path)) {
+      faults.push_back(fmt::format("'{}' is not in the manifest", it->path().string()));
+    }
+  }
+  if (error) {
+    throw SystemError(fmt::format("reading directory '{}': {}", directory, error.message()));
+  }
+  const bool is_sharded = manifest.state_dict_type == StateDictType::kSharded;
+  std::vector<std::string> needed = {kRunStateFile, kRecipeFile,
+                                     is_sharded ? "pytorch_model_fsdp_0/.metadata" : "model.safetensors"};
+  if (manifest.has_optimizer) {
+    needed.emplace_back("optimizer_0/.metadata");
+  }
+  for (const std::string& path : needed) {
+    if (!listed.contains(path)) {
+      faults.push_back(fmt::format("'{}': the manifest does not list '{}'", directory, path));
+    }
+  }
+  return faults;
+}
+
+// Parameters of the model that the weights do not hold.
+std::vector<std::string> coverage_faults(const StoredModel& stored) {
+  std::set<std::string> keys;
+  for (const PlannedFile& file : stored.plan()) {
+    for (const PlannedTensor& tensor : file.tensors) {
+      keys.insert(tensor.sharded_key);
+    }
+  }
+  std::vector<std::string> faults;
+  const model::SentenceModel model(stored.spec());
+  for (const model::Parameter& parameter : model.parameters()) {
+    const std::string key = sharded_prefix(parameter.module) + parameter.name;
+    if (!keys.contains(key)) {
+      faults.push_back(fmt::format("'{}': the parameter '{}' is missing", stored.directory(), key));
+    }
+  }
+  return faults;
+}
 
 std::string describe(const Manifest& manifest) {
   uint64_t bytes = 0;
@@ -32,14 +87,17 @@ std::string describe(const Manifest& manifest) {
 }  // namespace
 
 Verification verify_checkpoint(const std::string& directory) {
-  if (!fs::is_directory(directory)) {
+  if (!io::is_directory(directory)) {
     throw UserError("'" + directory + "' is not a directory");
   }
   Verification result;
   result.faults = checkpoint_faults(directory, FileCheck::kChecksums);
+  if (result.faults.empty()) {
+    result.faults = listing_faults(directory, *read_manifest(directory));
+  }
   for (const char* folder : {kShardedModelFolder, kOptimizerFolder}) {
     const std::string path = (fs::path(directory) / folder).string();
-    if (fs::is_directory(path)) {
+    if (io::is_directory(path)) {
       for (const std::string& fault : dcp_faults(path, DcpCheck::kContent)) {
         result.faults.push_back(fault);
       }
@@ -47,7 +105,9 @@ Verification verify_checkpoint(const std::string& directory) {
   }
   if (result.faults.empty()) {
     try {
-      result.summary = describe(*StoredModel::open(directory).manifest());
+      const StoredModel stored = StoredModel::open(directory);
+      result.faults = coverage_faults(stored);
+      result.summary = describe(*stored.manifest());
     } catch (const UserError& error) {
       result.faults.emplace_back(error.what());
     }

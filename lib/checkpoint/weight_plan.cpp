@@ -10,6 +10,7 @@
 namespace stft::checkpoint {
 namespace {
 
+namespace fs = std::filesystem;
 using io::Json;
 
 // Carried tensors are named as sentence-transformers' state dict names them, without the family's prefix, unless that
@@ -53,7 +54,7 @@ PlannedTensor tensor_from_json(const Json& json, const std::string& origin) {
 
 // A file below the directory, under a name that cannot leave it.
 bool is_safe_path(const std::string& text) {
-  const std::filesystem::path path(text);
+  const fs::path path(text);
   if (text.empty() || path.is_absolute()) {
     return false;
   }
@@ -128,12 +129,14 @@ WeightPlan weight_plan_from_json(const Json& json, const std::string& origin) {
     throw_malformed(origin, "expected a list of files");
   }
   WeightPlan plan;
+  std::set<std::string> paths, keys;
   for (const Json& entry : json) {
     PlannedFile file;
     file.module = io::get_int(entry, "module", origin);
     file.path = io::get_string(entry, "path", origin);
-    if (!is_safe_path(file.path)) {
-      throw_malformed(origin, "'" + file.path + "' is no path inside the directory");
+    if (!is_safe_path(file.path) || fs::path(file.path).filename() != "model.safetensors" ||
+        !paths.insert(file.path).second) {
+      throw_malformed(origin, "'" + file.path + "' is no model.safetensors inside the directory, or is given twice");
     }
     const auto metadata = entry.find("metadata");
     if (metadata == entry.end() || !metadata->is_object()) {
@@ -148,6 +151,11 @@ WeightPlan weight_plan_from_json(const Json& json, const std::string& origin) {
     }
     for (const Json& tensor : *tensors) {
       file.tensors.push_back(tensor_from_json(tensor, origin));
+      const PlannedTensor& planned = file.tensors.back();
+      if (!planned.sharded_key.starts_with("model.") || !keys.insert(planned.sharded_key).second ||
+          !keys.insert(file.path + ":" + planned.key).second) {
+        throw_malformed(origin, "the tensor '" + planned.key + "' is given twice, or its sharded_key is malformed");
+      }
     }
     plan.push_back(std::move(file));
   }

@@ -10,8 +10,10 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "base/error.h"
+#include "io/checksum.h"
 #include "io/file.h"
 #include "io/text_table.h"
 
@@ -183,6 +185,17 @@ std::int64_t Dataset::negative_column(std::int64_t row, std::int64_t i) const {
   // Cells before this one, less those of a row that are no negatives.
   const auto cell = static_cast<std::int64_t>(first_cell_[static_cast<std::size_t>(row)]) + kColumns + i;
   return negative_column_.at(static_cast<std::size_t>(cell - kColumns * (row + 1)));
+}
+
+std::string Dataset::fingerprint() const {
+  io::Checksum checksum;
+  const auto add = [&](const auto& values) { checksum.update(std::as_bytes(std::span(values.data(), values.size()))); };
+  add(arena_);
+  add(cell_begin_);
+  add(first_cell_);
+  add(negative_column_);
+  add(scores_);
+  return checksum.text();
 }
 
 std::int64_t Dataset::texts(std::int64_t row) const {

@@ -44,6 +44,8 @@ class Dataset {
 
   // Columns that the files have and the configuration does not map, in bytes order.
   const std::vector<std::string>& ignored_columns() const { return ignored_columns_; }
+  // A check-sum of all rows: equal data sets have equal ones, whatever files they come from.
+  std::string fingerprint() const;
   const std::string& name() const { return name_; }  // config.name, else the first file's stem
 
  private:

@@ -2,12 +2,18 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
+#include <thread>
+#include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace stft::io {
@@ -46,6 +52,12 @@ void rename_path(const fs::path& from, const fs::path& to) {
   }
 }
 
+// Links are not followed: a link that leads nowhere is there.
+bool exists(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
 fs::path with_suffix(const fs::path& path, const char* suffix) {
   fs::path result = path;
   result += suffix;
@@ -73,13 +85,20 @@ void make_directories(const std::string& path) {
 void replace_directory(const std::string& from, const std::string& to) {
   const fs::path old = with_suffix(to, ".old");
   remove_tree(old);
-  if (!fs::exists(to)) {
+  if (!exists(to)) {
     rename_path(from, to);
   } else if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     rename_path(from, old);
-  } else {
+  } else if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {
     rename_path(to, old);
-    rename_path(from, to);
+    std::error_code error;
+    fs::rename(from, to, error);
+    if (error) {
+      rename_path(old, to);
+      throw_code("renaming to", to, error);
+    }
+  } else {
+    throw_errno("exchanging", to, errno);
   }
   sync_path(parent_of(to));
   remove_tree(old);
@@ -87,7 +106,7 @@ void replace_directory(const std::string& from, const std::string& to) {
 
 bool recover_directory(const std::string& path) {
   const fs::path old = with_suffix(path, ".old");
-  if (!fs::exists(old) || fs::exists(path)) {
+  if (!exists(old) || exists(path)) {
     return false;
   }
   rename_path(old, path);
@@ -95,7 +114,7 @@ bool recover_directory(const std::string& path) {
 }
 
 void remove_directory(const std::string& path) {
-  if (!fs::exists(fs::symlink_status(path))) {
+  if (!exists(path)) {
     return;
   }
   const fs::path aside = with_suffix(path, ".removed");
@@ -103,6 +122,47 @@ void remove_directory(const std::string& path) {
   rename_path(path, aside);
   remove_tree(aside);
 }
+
+std::vector<std::string> directory_entries(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (auto it = fs::directory_iterator(path, error); !error && it != fs::end(it); it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw_code("reading directory", path, error);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_directory(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+DirectoryLock::DirectoryLock(const std::string& path, double patience_s) {
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor_ < 0) {
+    throw_errno("open", path, errno);
+  }
+  const double give_up = monotonic_seconds() + patience_s;
+  while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (monotonic_seconds() > give_up) {
+      ::close(descriptor_);
+      throw UserError("'" + path + "' is in use by another process of stft");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+DirectoryLock::~DirectoryLock() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 void make_durable(const std::string& path) {
   std::error_code error;

@@ -19,6 +19,8 @@ BestVerdict observe(const BestRule& rule, BestProgress progress, double value) {
   if (verdict.is_new_best) {
     progress.best = value;
   }
+  progress.metric = rule.metric;
+  progress.greater_is_better = rule.greater_is_better;
   verdict.progress = progress;
   verdict.is_exhausted = rule.patience && progress.evaluations_without_improvement >= *rule.patience;
   return verdict;

@@ -19,6 +19,9 @@ struct BestRule {
 struct BestProgress {
   std::optional<double> best;  // of all evaluations
   int64_t evaluations_without_improvement = 0;
+  // The rule that these belong to.
+  std::string metric;
+  bool greater_is_better = true;
 
   bool operator==(const BestProgress&) const = default;
 };

@@ -12,9 +12,11 @@
 #include "checkpoint/attempt.h"
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/manifest.h"
+#include "io/directory.h"
 #include "io/file.h"
 #include "recipe/compare.h"
 #include "train/run_log.h"
+#include "train/saving.h"
 
 namespace stft::train {
 namespace {
@@ -42,7 +44,7 @@ void check_recipe(const recipe::Recipe& recipe, const std::string& checkpoint) {
 }
 
 void check_given(const std::string& directory) {
-  if (!fs::is_directory(directory)) {
+  if (!io::is_directory(directory)) {
     throw UserError(fmt::format("--resume: '{}' is not a directory", directory));
   }
   if (!fs::exists(fs::path(directory) / checkpoint::kManifestFile) &&
@@ -80,15 +82,28 @@ std::string broadcast(const std::string& text, dist::ProcessGroup& world) {
   return result;
 }
 
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) {
+    path.pop_back();
+  }
+  return path;
+}
+
 std::string choose(const recipe::Recipe& recipe, const ResumeRequest& request) {
   if (!request.is_auto) {
     check_given(request.directory);
     check_recipe(recipe, request.directory);
-    return request.directory;
+    return without_slash(request.directory);
   }
   const std::string& output_dir = recipe.run.output_dir;
-  checkpoint::clean_leftovers(output_dir);
+  checkpoint::recover_replaced(output_dir);
   const auto newest = checkpoint::newest_checkpoint(output_dir);
+  if (!newest.path && !newest.skipped.empty()) {
+    throw UserError(
+        fmt::format("--resume auto: none of the checkpoints in '{}' can be used; use --overwrite to start "
+                    "anew:\n{}",
+                    output_dir, fmt::join(newest.skipped, "\n")));
+  }
   for (const std::string& line : newest.skipped) {
     log::warn("resume: passing over " + line);
   }
@@ -99,26 +114,59 @@ std::string choose(const recipe::Recipe& recipe, const ResumeRequest& request) {
                       "--overwrite to start anew",
                       output_dir));
     }
-    log::info("resume: no complete checkpoint in " + output_dir + ", starting from the beginning");
+    log::info("resume: no checkpoint in " + output_dir + ", starting from the beginning");
     return {};
   }
   check_recipe(recipe, *newest.path);
   return *newest.path;
 }
 
-// On rank 0: whether the best checkpoint so far can still be loaded; says so when not.
-bool is_best_usable(const std::string& output_dir, const ResumePoint& point) {
-  const checkpoint::BestCheckpoint& best = *point.state.best;
-  if (!point.is_in_place) {
-    return false;
+// On rank 0: the best checkpoint so far, by the recipe's rule: that of the state, or, when it is gone or belongs to
+// another rule, the best of those that are there.
+std::optional<checkpoint::BestCheckpoint> best_so_far(const recipe::Recipe& recipe, const ResumePoint& point) {
+  const auto rule = best_rule(recipe);
+  if (!point.is_in_place || !rule) {
+    return std::nullopt;
   }
-  const std::string path = (fs::path(output_dir) / best.checkpoint).string();
-  const auto faults = checkpoint::checkpoint_faults(path, checkpoint::FileCheck::kSizes);
-  if (!faults.empty()) {
-    log::warn(fmt::format("resume: the best checkpoint so far, {} ({} {:.6g}), cannot be used and is forgotten: {}",
-                          best.checkpoint, best.metric, best.value, faults.front()));
+  const auto& best = point.state.best;
+  if (best && has_same_rule(point.state.best_progress, *rule)) {
+    const std::string path = (fs::path(recipe.run.output_dir) / best->checkpoint).string();
+    const auto faults = checkpoint::checkpoint_faults(path, checkpoint::FileCheck::kSizes);
+    if (faults.empty()) {
+      return best;
+    }
+    log::warn(fmt::format("resume: the best checkpoint so far, {} ({} {:.6g}), cannot be used: {}", best->checkpoint,
+                          best->metric, best->value, faults.front()));
   }
-  return faults.empty();
+  const auto found = checkpoint::best_by_metric(
+      recipe.run.output_dir, {metric_spellings(rule->metric), rule->greater_is_better}, point.state.position.step);
+  if (found) {
+    log::info(fmt::format("resume: the best checkpoint so far is {} ({} {:.6g})", found->checkpoint, found->metric,
+                          found->value));
+  }
+  return found;
+}
+
+// Collective: rank 0 looks, all ranks take what it found. A rule that changed starts its patience anew.
+void agree_on_best(const recipe::Recipe& recipe, ResumePoint& point, dist::ProcessGroup& world) {
+  checkpoint::Attempt attempt(world, "resuming");
+  std::string text;
+  if (world.rank() == 0) {
+    attempt.run([&] {
+      RunState holder;
+      holder.best = best_so_far(recipe, point);
+      text = to_json(holder);
+    });
+  }
+  attempt.agree();
+  point.state.best = run_state_from_json(broadcast(text, world), "resuming").best;
+  const auto rule = best_rule(recipe);
+  if (rule && !has_same_rule(point.state.best_progress, *rule)) {
+    point.state.best_progress = {};
+    if (point.state.best) {
+      point.state.best_progress.best = point.state.best->value;
+    }
+  }
 }
 
 }  // namespace
@@ -138,18 +186,15 @@ std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, const
   ResumePoint point;
   point.checkpoint = chosen;
   point.is_in_place = io::lies_in(chosen, recipe.run.output_dir);
-  std::string keeps_best;
   attempt.run([&] {
     const std::string origin = (fs::path(chosen) / checkpoint::kRunStateFile).string();
     point.state = run_state_from_json(read_beside(chosen, checkpoint::kRunStateFile), origin);
+    if (const int64_t step = checkpoint::read_manifest(chosen)->step; step != point.state.position.step) {
+      throw UserError(
+          fmt::format("{}: position.step is {}, the manifest's step {}", origin, point.state.position.step, step));
+    }
   });
-  if (world.rank() == 0 && point.state.best) {
-    attempt.run([&] { keeps_best = is_best_usable(recipe.run.output_dir, point) ? "yes" : ""; });
-  }
-  attempt.agree();
-  if (broadcast(keeps_best, world).empty()) {
-    point.state.best.reset();
-  }
+  agree_on_best(recipe, point, world);
   return point;
 }
 
@@ -160,7 +205,7 @@ void prepare_output_dir(const std::string& output_dir, const ResumePoint& point)
   const int64_t step = point.state.position.step;
   checkpoint::clean_leftovers(output_dir);
   checkpoint::set_aside_after(output_dir, step);
-  cut_log(output_dir, step);
+  cut_log(output_dir, {step, point.state.evaluated_step == step});
   if (point.state.best) {
     checkpoint::write_best(output_dir, *point.state.best);
   } else {

@@ -24,9 +24,9 @@ struct ResumePoint {
 
 // Collective over `world`: rank 0 looks and checks, all ranks read what it chose. None: automatic, and there is no
 // checkpoint to go on from, so the run starts anew. Checkpoints that are passed over are named in a warning.
-// A best checkpoint that is gone or broken is forgotten, with a warning. UserError on rank 0 when the given directory
-// is unfinished, damaged or belongs to a run with another model, loss, data or order, naming the keys; the other ranks
-// throw CollectiveError.
+// The best checkpoint so far is looked up again when it is gone or the recipe's rule changed. UserError on rank 0 when
+// the given directory is unfinished, damaged or belongs to a run with another model, loss, data or order, naming the
+// keys; the other ranks throw CollectiveError.
 std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, const ResumeRequest& request,
                                              dist::ProcessGroup& world);
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "checkpoint/optimizer_state.h"
 #include "checkpoint/stored_model.h"
+#include "io/directory.h"
 #include "io/file.h"
 #include "train/batch_options.h"
 #include "train/console.h"
@@ -38,11 +39,10 @@ bool is_run_entry(const fs::path& path) {
 
 // What a run left in the directory; empty when it does not exist.
 std::vector<fs::path> run_entries(const std::string& output_dir) {
-  std::error_code error;
   std::vector<fs::path> entries;
-  for (auto it = fs::directory_iterator(output_dir, error); !error && it != fs::end(it); it.increment(error)) {
-    if (is_run_entry(it->path())) {
-      entries.push_back(it->path());
+  for (const std::string& name : io::directory_entries(output_dir)) {
+    if (is_run_entry(name)) {
+      entries.push_back(fs::path(output_dir) / name);
     }
   }
   return entries;
@@ -228,6 +228,10 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh, std::optional<Re
   const data::Position start = resumed ? resumed->state.position : data::Position{};
   Run run = read_inputs(std::move(recipe), mesh->world().size(), start);
   run.resumed = std::move(resumed);
+  if (run.resumed && run.resumed->state.data_fingerprint != run.dataset->fingerprint()) {
+    throw UserError(fmt::format("{}: the rows are not those that '{}' was trained on",
+                                recipe::where(run.recipe, "data.train.0.path"), run.resumed->checkpoint));
+  }
   run.mesh = std::move(mesh);
   const recipe::Recipe& r = run.recipe;
   if (run.mesh->world().rank() == 0) {

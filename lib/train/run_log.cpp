@@ -62,17 +62,22 @@ void keep_lines(const fs::path& path, const std::function<bool(const std::string
   }
 }
 
-bool is_log_line_kept(const std::string& line, int64_t step) {
+bool is_log_line_kept(const std::string& line, const LogCut& cut) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.contains("reloaded") || json.value("event", "") == "end") {
     return false;
   }
   const auto found = json.find("step");
-  return found == json.end() || !found->is_number_integer() || found->get<int64_t>() <= step;
+  if (found == json.end() || !found->is_number_integer()) {
+    return true;
+  }
+  const bool is_kept_step = json.value("event", "") != "eval" || cut.keeps_evaluation;
+  const auto step = found->get<int64_t>();
+  return step < cut.step || (step == cut.step && is_kept_step);
 }
 
 // "epoch,steps,...": a header or a row.
-bool is_csv_line_kept(const std::string& line, int64_t step) {
+bool is_csv_line_kept(const std::string& line, const LogCut& cut) {
   const size_t comma = line.find(',');
   if (comma == std::string::npos) {
     return false;
@@ -80,7 +85,7 @@ bool is_csv_line_kept(const std::string& line, int64_t step) {
   int64_t of_line = 0;
   const char* end = line.data() + line.size();
   const auto [stop, error] = std::from_chars(line.data() + comma + 1, end, of_line);
-  return error != std::errc() || of_line <= step;
+  return error != std::errc() || of_line < cut.step || (of_line == cut.step && cut.keeps_evaluation);
 }
 
 }  // namespace
@@ -110,16 +115,15 @@ void RunLog::write(const std::string& event, const LogFields& fields) {
   }
 }
 
-void cut_log(const std::string& output_dir, int64_t step) {
+void cut_log(const std::string& output_dir, const LogCut& cut) {
   const fs::path log = fs::path(output_dir) / "log.jsonl";
   if (fs::exists(log)) {
-    keep_lines(log, [step](const std::string& line) { return is_log_line_kept(line, step); });
+    keep_lines(log, [&](const std::string& line) { return is_log_line_kept(line, cut); });
   }
   const fs::path folder = fs::path(output_dir) / "eval";
-  std::error_code error;
-  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::end(it); it.increment(error)) {
-    if (it->path().extension() == ".csv") {
-      keep_lines(it->path(), [step](const std::string& line) { return is_csv_line_kept(line, step); });
+  for (const std::string& name : io::directory_entries(folder.string())) {
+    if (name.ends_with(".csv")) {
+      keep_lines(folder / name, [&](const std::string& line) { return is_csv_line_kept(line, cut); });
     }
   }
 }

@@ -32,9 +32,15 @@ class RunLog {
   std::ofstream file_;
 };
 
-// Drops what came after `step` from log.jsonl and eval/*.csv below `output_dir`, and what a run writes at its end.
+// Where a log is cut.
+struct LogCut {
+  int64_t step = 0;
+  bool keeps_evaluation = true;  // the one at this step; false: it will be done again
+};
+
+// Drops what came after the cut from log.jsonl and eval/*.csv below `output_dir`, and what a run writes at its end.
 // SystemError when that fails.
-void cut_log(const std::string& output_dir, int64_t step);
+void cut_log(const std::string& output_dir, const LogCut& cut);
 
 // Appends a row to eval/`row.file` below `output_dir`, with a header when the file is new.
 void write_evaluation_csv(const std::string& output_dir, const eval::CsvRow& row, double epoch, int64_t step);

@@ -33,8 +33,12 @@ std::optional<checkpoint::BestCheckpoint> best_from_json(const Json& json, const
   if (found == json.end() || found->is_null()) {
     return std::nullopt;
   }
-  return checkpoint::BestCheckpoint{io::get_string(*found, "checkpoint", origin),
-                                    io::get_string(*found, "metric", origin), io::get_double(*found, "value", origin)};
+  checkpoint::BestCheckpoint best{io::get_string(*found, "checkpoint", origin),
+                                  io::get_string(*found, "metric", origin), io::get_double(*found, "value", origin)};
+  if (!checkpoint::checkpoint_step(best.checkpoint)) {
+    throw UserError(origin + ": best_checkpoint: \"" + best.checkpoint + "\" is no name of a checkpoint");
+  }
+  return best;
 }
 
 }  // namespace
@@ -60,8 +64,12 @@ std::string to_json(const RunState& state) {
                   {"best_value", state.best_progress.best ? number(*state.best_progress.best) : Ordered(nullptr)},
                   {"evaluations_without_improvement", state.best_progress.evaluations_without_improvement},
                   {"best_checkpoint", nullptr},
+                  {"best_metric", state.best_progress.metric},
+                  {"greater_is_better", state.best_progress.greater_is_better},
+                  {"data_fingerprint", state.data_fingerprint},
+                  {"stop_checkpoint", state.stop_checkpoint ? Ordered(*state.stop_checkpoint) : Ordered(nullptr)},
                   {"evaluated_step", state.evaluated_step},
-      {"is_evaluation_pending", state.is_evaluation_pending},
+                  {"is_evaluation_pending", state.is_evaluation_pending},
                   {"stops_early", state.stops_early},
                   {"first_values", first},
                   {"log_history", state.history}};
@@ -95,6 +103,13 @@ RunState run_state_from_json(const std::string& text, const std::string& origin)
   state.best_progress.best = io::optional_double(json, "best_value", origin);
   state.best_progress.evaluations_without_improvement = io::get_int(json, "evaluations_without_improvement", origin);
   state.best = best_from_json(json, origin);
+  state.best_progress.metric = io::get_string(json, "best_metric", origin);
+  state.best_progress.greater_is_better = io::get_bool(json, "greater_is_better", origin);
+  state.data_fingerprint = io::get_string(json, "data_fingerprint", origin);
+  state.stop_checkpoint = io::optional_string(json, "stop_checkpoint", origin);
+  if (state.stop_checkpoint && !checkpoint::checkpoint_step(*state.stop_checkpoint)) {
+    throw UserError(origin + ": stop_checkpoint: \"" + *state.stop_checkpoint + "\" is no name of a checkpoint");
+  }
   state.evaluated_step = io::get_int(json, "evaluated_step", origin);
   state.is_evaluation_pending = io::get_bool(json, "is_evaluation_pending", origin);
   state.stops_early = io::get_bool(json, "stops_early", origin);

@@ -31,11 +31,13 @@ struct RunState {
   LogTotals since_log;
   double train_seconds = 0;
   BestProgress best_progress;
-  std::optional<checkpoint::BestCheckpoint> best;                    // among the saved ones
-  int64_t evaluated_step = -1;                                       // of the last evaluation
-  bool is_evaluation_pending = false;                                // the evaluation due at this step was interrupted
-  bool stops_early = false;                                          // patience has run out
-  eval::NamedValues first_values;                                    // each evaluator's primary metric before training
+  std::optional<checkpoint::BestCheckpoint> best;  // among the saved ones
+  int64_t evaluated_step = -1;                     // of the last evaluation
+  bool is_evaluation_pending = false;              // the evaluation due at this step was interrupted
+  std::string data_fingerprint;                    // data::Dataset::fingerprint of the training data
+  std::optional<std::string> stop_checkpoint;      // saved only because the run was asked to stop; gone with the next
+  bool stops_early = false;                        // patience has run out
+  eval::NamedValues first_values;                  // each evaluator's primary metric before training
   nlohmann::ordered_json history = nlohmann::ordered_json::array();  // transformers' log_history
 };
 

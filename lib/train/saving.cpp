@@ -3,9 +3,12 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "io/checksum.h"
+#include "io/directory.h"
 #include "io/file.h"
 
 namespace stft::train {
@@ -17,6 +20,23 @@ std::string hash_of(const std::string& text) {
 
 std::string in_output_dir(const Run& run, const std::string& name) {
   return (std::filesystem::path(run.recipe.run.output_dir) / name).string();
+}
+
+// A directory that cannot be removed costs space, not the run.
+void remove_old(const recipe::Recipe& recipe, const SaveRequest& request) {
+  const std::string& output_dir = recipe.run.output_dir;
+  const auto best = request.state.best ? std::optional(request.state.best->checkpoint) : std::nullopt;
+  try {
+    checkpoint::remove_set_aside(output_dir, request.state.position.step);
+    if (request.replaces && request.replaces != best) {
+      io::remove_directory((std::filesystem::path(output_dir) / *request.replaces).string());
+    }
+    if (const auto limit = recipe.checkpoint.save_total_limit) {
+      checkpoint::rotate_checkpoints(output_dir, *limit, best);
+    }
+  } catch (const SystemError& error) {
+    log::warn(std::string("an old checkpoint stays: ") + error.what());
+  }
 }
 
 }  // namespace
@@ -47,12 +67,7 @@ void save_checkpoint(Run& run, const SaveRequest& request) {
         checkpoint::write_best(run.recipe.run.output_dir, *request.state.best);
       }
       write_trainer_state(run, request);
-      checkpoint::remove_set_aside(run.recipe.run.output_dir, request.state.position.step);
-      if (const auto limit = run.recipe.checkpoint.save_total_limit) {
-        checkpoint::rotate_checkpoints(
-            run.recipe.run.output_dir, *limit,
-            request.state.best ? std::optional(request.state.best->checkpoint) : std::nullopt);
-      }
+      remove_old(run.recipe, request);
     });
   }
   attempt.agree();
@@ -79,9 +94,18 @@ std::optional<BestRule> best_rule(const recipe::Recipe& recipe) {
   return rule;
 }
 
-std::optional<FoundMetric> find_metric(const eval::NamedValues& metrics, const std::string& name) {
+std::vector<std::string> metric_spellings(const std::string& name) {
   const std::string bare = name.starts_with("eval_") ? name.substr(5) : name;
-  for (const std::string& candidate : {name, bare, "eval_" + bare}) {
+  return {name, bare, "eval_" + bare};
+}
+
+bool has_same_rule(const BestProgress& progress, const BestRule& rule) {
+  return progress.metric.empty() || (metric_spellings(progress.metric)[1] == metric_spellings(rule.metric)[1] &&
+                                     progress.greater_is_better == rule.greater_is_better);
+}
+
+std::optional<FoundMetric> find_metric(const eval::NamedValues& metrics, const std::string& name) {
+  for (const std::string& candidate : metric_spellings(name)) {
     for (const auto& [metric, value] : metrics) {
       if (metric == candidate) {
         return FoundMetric{metric, value};

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/manifest.h"
 #include "train/best_tracker.h"
@@ -17,6 +18,7 @@ struct SaveRequest {
   eval::NamedValues metrics = {};                         // of the evaluation at this step; empty: none
   std::optional<checkpoint::Score> score = std::nullopt;  // by the rule for the best model
   bool with_optimizer = true;
+  std::optional<std::string> replaces = std::nullopt;  // a checkpoint that goes when this one is complete
 };
 
 // Collective: writes checkpoint-<step> below output_dir (after which it is complete or absent), then best.json, and
@@ -34,6 +36,10 @@ struct FoundMetric {
   std::string metric;  // as logged
   double value = 0;
 };
+std::vector<std::string> metric_spellings(const std::string& name);
+// Whether the progress belongs to this rule (or to none yet).
+bool has_same_rule(const BestProgress& progress, const BestRule& rule);
+
 std::optional<FoundMetric> find_metric(const eval::NamedValues& metrics, const std::string& name);
 
 }  // namespace stft::train

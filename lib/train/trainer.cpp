@@ -50,13 +50,26 @@ Trainer::Trainer(Run& run, std::function<bool()> is_stop_requested)
   logging_steps_ = interval(train.logging_steps, total_steps);
   eval_steps_ = interval(train.eval_steps.value_or(train.logging_steps), total_steps);
   save_steps_ = interval(run.recipe.checkpoint.save_steps, total_steps);
+  if (run.recipe.checkpoint.load_best_model_at_end && train.eval_strategy == recipe::EvalStrategy::kSteps) {
+    // Ratios were rounded one by one; every save still falls on an evaluation.
+    save_steps_ = (save_steps_ + eval_steps_ - 1) / eval_steps_ * eval_steps_;
+  }
   if (run.resumed) {
     state_ = run.resumed->state;
-    state_.stops_early = state_.stops_early && train.early_stopping_patience.has_value();
+    state_.stops_early = train.early_stopping_patience &&
+                         state_.best_progress.evaluations_without_improvement >= *train.early_stopping_patience;
+    if (!run.resumed->is_in_place && is_last() && run.recipe.checkpoint.load_best_model_at_end) {
+      throw UserError(
+          fmt::format("--resume: '{}' is the end of its run, so there is nothing to train and no best "
+                      "checkpoint to load in another output_dir; set train.max_steps or num_train_epochs "
+                      "higher, or export the checkpoint",
+                      run.resumed->checkpoint));
+    }
     resumable_step_ = run.resumed->is_in_place ? state_.position.step : -1;
   } else {
     state_.is_evaluation_pending = train.eval_on_start && evaluation_.has_work();
   }
+  state_.data_fingerprint = run.dataset->fingerprint();
 }
 
 Outcome Trainer::train() {
@@ -224,7 +237,13 @@ void Trainer::save(Occasion occasion) {
       }
     }
   }
+  if (state_.stop_checkpoint != name) {
+    request.replaces = state_.stop_checkpoint;
+  }
+  const bool is_extra = occasion == Occasion::kStopping && scheduled_step_ != state_.position.step;
+  state_.stop_checkpoint = is_extra ? std::optional(name) : std::nullopt;
   save_checkpoint(run_, request);
+  scheduled_step_ = occasion == Occasion::kScheduled ? state_.position.step : scheduled_step_;
   resumable_step_ = request.with_optimizer ? state_.position.step : resumable_step_;
   reporter_.saved(state_, name, monotonic_seconds() - start);
 }
@@ -260,10 +279,16 @@ bool Trainer::reload_best() {
   const std::string path = (std::filesystem::path(run_.recipe.run.output_dir) / state_.best->checkpoint).string();
   checkpoint::Attempt attempt(run_.mesh->world(), "reloading '" + path + "'");
   attempt.run([&] {
-    const auto stored = checkpoint::StoredModel::open(path);
+    const bool is_first = run_.mesh->world().rank() == 0;
+    const auto stored = checkpoint::StoredModel::open(
+        path, is_first ? checkpoint::FileCheck::kChecksums : checkpoint::FileCheck::kSizes);
     run_.engine->fill(stored.rows());
   });
   attempt.agree();
+  // From here on the model is not the run's state, so a stop is possible only where that is saved already.
+  if (resumable_step_ != state_.position.step) {
+    is_stop_requested_ = nullptr;
+  }
   auto evaluation = evaluate();
   if (!evaluation) {
     return false;

@@ -61,6 +61,7 @@ class Trainer {
   int64_t logging_steps_ = 1, eval_steps_ = 1, save_steps_ = 1;
   RunState state_;
   StepReport last_step_;
+  int64_t scheduled_step_ = -1;  // of the last checkpoint that was due
   int64_t resumable_step_ = -1;  // of the last checkpoint that holds the state as it is
   Evaluation first_evaluation_, last_evaluation_;
 };

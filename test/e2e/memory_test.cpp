@@ -138,8 +138,8 @@ TEST_CASE("A22: a rank of two never holds the whole model", "[.slow][e2e]") {
 }
 
 // 200 MB of which nearly all is one table, gathered whole in a step: the worst case for sharding. Measured: 4.4 times
-// the parameters. The table is a group of its own, so it is gathered into its leaf: the half of the weights, the half of
-// the file's mapped pages, the whole table, its gradient, and the half of the gradient that is kept.
+// the parameters. The table is a group of its own, so it is gathered into its leaf: the half of the weights, the half
+// of the file's mapped pages, the whole table, its gradient, and the half of the gradient that is kept.
 TEST_CASE("A22: one table that is nearly the whole model stays within what gathering it takes", "[.slow][e2e]") {
   const double base = peak_of({}, "full_shard").resident_bytes;
   const Peak table = peak_of({400'000, 128, 1}, "full_shard");

@@ -21,7 +21,9 @@ TEST_CASE("a run's state reads back with every bit") {
   state.epoch = 2.3;
   state.since_log = {0.1 + 0.2, 2, 24, 999, 1.5};
   state.train_seconds = 1.0 / 3;
-  state.best_progress = {0.1 + 0.7, 2};
+  state.best_progress = {0.1 + 0.7, 2, "dev", false};
+  state.data_fingerprint = "xxh3:1";
+  state.stop_checkpoint = "checkpoint-7";
   state.best = checkpoint::BestCheckpoint{"checkpoint-4", "dev_cosine_ndcg@10", 0.1 + 0.7};
   state.is_evaluation_pending = true;
   state.first_values = {{"b", 0.25}, {"a", std::nan("")}};
@@ -87,10 +89,12 @@ TEST_CASE("cutting a log keeps what came up to a step, and no half line") {
                   "{\"event\": \"step\", \"step\": 3}\n{\"event\": \"end\", \"step\": 2}\n{\"event\": \"st");
   std::filesystem::create_directories(directory.path("eval"));
   directory.write("eval/a.csv", "epoch,steps,x\n0,0,1\n0.5,2,1\n1,4,1\n1.5,");
-  cut_log(directory.path("."), 2);
+  cut_log(directory.path("."), {2, true});
   CHECK(io::read_text_file(directory.path("log.jsonl")) ==
         "{\"event\": \"start\", \"step\": 0}\n{\"event\": \"step\", \"step\": 2}\n");
   CHECK(io::read_text_file(directory.path("eval/a.csv")) == "epoch,steps,x\n0,0,1\n0.5,2,1\n");
+  cut_log(directory.path("."), {2, false});
+  CHECK(io::read_text_file(directory.path("eval/a.csv")) == "epoch,steps,x\n0,0,1\n");
 }
 
 TEST_CASE("trainer_state.json has exactly the keys that transformers' TrainerState takes") {
