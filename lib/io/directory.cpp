@@ -53,7 +53,7 @@ void rename_path(const fs::path& from, const fs::path& to) {
 }
 
 // Links are not followed: a link that leads nowhere is there.
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(fs::symlink_status(path, error));
 }
@@ -85,7 +85,7 @@ void make_directories(const std::string& path) {
 void replace_directory(const std::string& from, const std::string& to) {
   const fs::path old = with_suffix(to, ".old");
   remove_tree(old);
-  if (!exists(to)) {
+  if (!is_there(to)) {
     rename_path(from, to);
   } else if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     rename_path(from, old);
@@ -106,7 +106,7 @@ void replace_directory(const std::string& from, const std::string& to) {
 
 bool recover_directory(const std::string& path) {
   const fs::path old = with_suffix(path, ".old");
-  if (!exists(old) || exists(path)) {
+  if (!is_there(old) || is_there(path)) {
     return false;
   }
   rename_path(old, path);
@@ -114,7 +114,7 @@ bool recover_directory(const std::string& path) {
 }
 
 void remove_directory(const std::string& path) {
-  if (!exists(path)) {
+  if (!is_there(path)) {
     return;
   }
   const fs::path aside = with_suffix(path, ".removed");
