@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "checkpoint/dcp_boxes.h"
 #include "checkpoint/dcp_file.h"
+#include "io/mapped_pages.h"
 
 namespace stft::checkpoint {
 namespace {
@@ -244,6 +245,7 @@ void DcpDirectory::read_rows_into(const DcpTensor& tensor, std::int64_t first_ro
   const auto& data = chunk_data_[static_cast<std::size_t>(&tensor - metadata_.tensors.data())];
   for (std::size_t i = 0; i < data.size(); ++i) {
     copy_chunk_rows(tensor, tensor.chunks[i], data[i], {first_row, rows}, target);
+    io::release_pages(data[i]);
   }
 }
 

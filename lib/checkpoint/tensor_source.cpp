@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/dtype.h"
+#include "io/mapped_pages.h"
 #include "io/weights_index.h"
 
 namespace stft::checkpoint {
@@ -34,6 +35,7 @@ class SafetensorsSource final : public TensorSource {
     STFT_CHECK(bytes.size() == destination.size(), "sizes fit");
     if (!bytes.empty()) {
       std::memcpy(destination.data(), bytes.data(), bytes.size());
+      io::release_pages(bytes);
     }
   }
 

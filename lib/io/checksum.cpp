@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "io/file.h"
+#include "io/mapped_pages.h"
 
 namespace stft::io {
 
@@ -42,8 +45,15 @@ std::string checksum_of(std::span<const std::byte> bytes) {
 }
 
 std::string file_checksum(const std::string& path) {
+  constexpr std::size_t kPieceBytes = 4 << 20;
   const MappedFile file(path);
-  return checksum_of({file.data(), file.size()});
+  Checksum checksum;
+  for (std::size_t at = 0; at < file.size(); at += kPieceBytes) {
+    const std::span piece(file.data() + at, std::min(kPieceBytes, file.size() - at));
+    checksum.update(piece);
+    release_pages(piece);
+  }
+  return checksum.text();
 }
 
 }  // namespace stft::io

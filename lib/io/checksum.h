@@ -33,7 +33,7 @@ class Checksum {
 
 std::string checksum_of(std::span<const std::byte> bytes);  // as text()
 
-// The check-sum of a regular file's content, as text(). The file is mapped; errors of MappedFile.
+// The check-sum of a regular file's content, as text(). A few MiB are in memory at a time. Errors of MappedFile.
 std::string file_checksum(const std::string& path);
 
 }  // namespace stft::io

@@ -4,8 +4,8 @@ when all of it agrees, 1 when something does not. Used by peer_checkpoint_test.
 
 usage: test/e2e/peer_checkpoint.py CHECKPOINT FINAL --step 30 --moments OUT.safetensors
 
-A SHARDED checkpoint: torch.distributed.checkpoint loads the model with the keys of SentenceTransformer's state dict, and
-accelerate merges it. A FULL one: SentenceTransformer loads it. Both: torch.distributed.checkpoint loads the optimizer
+A SHARDED checkpoint: torch.distributed.checkpoint loads the model with the keys of SentenceTransformer's state dict,
+and accelerate merges it. A FULL one: SentenceTransformer loads it. Both: torch.distributed.checkpoint loads the optimizer
 into an AdamW over the model's parameters, whose moments are written to OUT as "<parameter>.exp_avg" and so on;
 transformers reads trainer_state.json.
 """
@@ -61,7 +61,8 @@ def make_optimizer(model):
     decaying, others = [], []
     for name, parameter in trained_parameters(model):
         (others if name.endswith("bias") or "LayerNorm" in name else decaying).append(parameter)
-    return torch.optim.AdamW([{"params": decaying, "weight_decay": 0.5}, {"params": others, "weight_decay": 0.0}], lr=9.0)
+    groups = [{"params": decaying, "weight_decay": 0.5}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=9.0)
 
 
 def load_optimizer(model, folder, step):
@@ -86,7 +87,7 @@ def load_optimizer(model, folder, step):
         if fields["step"].item() != step:
             faults.append(f"'{name}' is at step {fields['step'].item()}")
         for key, tensor in fields.items():
-            moments[f"{name}.{key}"] = tensor.detach().to(torch.float32).contiguous()
+            moments[f"{name}.{key}"] = tensor.detach().clone()
     for group in optimizer.param_groups:
         if not 0 <= group["lr"] < 0.1 or group["betas"] != (0.9, 0.999):
             faults.append(f"lr {group['lr']}, betas {group['betas']}")

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "io/file.h"
+#include "io/mapped_pages.h"
 #include "io/temporary_directory.h"
 
 namespace stft::io {
@@ -42,6 +44,23 @@ TEST_CASE("check-sums of files", "[io][checksum]") {
   CHECK(file_checksum(directory.write("three", "abc")) == "xxh3:78af5f94892f3950");
   CHECK(file_checksum(directory.write("empty", "")) == checksum_of({}));
   CHECK_THROWS_AS(file_checksum(directory.path("missing")), UserError);
+  std::string content(9 << 20, 'x');  // several pieces, the last one short
+  for (std::size_t i = 0; i < content.size(); i += 1000) {
+    content[i] = static_cast<char>(i);
+  }
+  content.resize(content.size() - 77);
+  CHECK(file_checksum(directory.write("large", content)) == checksum_of(bytes_of(content)));
+}
+
+TEST_CASE("the pages of a mapped file that were given back are read again", "[io][checksum]") {
+  const test::TemporaryDirectory directory;
+  const std::string content(100'000, 'y');
+  const MappedFile file(directory.write("file", content));
+  const std::span bytes(file.data(), file.size());
+  for (const auto& piece : {bytes, bytes.subspan(1), bytes.first(10), bytes.first(0)}) {
+    release_pages(piece);
+    CHECK(file.text() == content);
+  }
 }
 
 }  // namespace
