@@ -32,6 +32,9 @@ class Outcome(NamedTuple):
     detail: str = ""
 
 
+LAST_IS_BEST = Outcome(NONE, "with this model the last step is the best one, so the row can show nothing")
+
+
 class Column(NamedTuple):
     name: str
     mode: str
@@ -233,11 +236,15 @@ def judge_peer_final(peer, name):
 
 
 def judge_peer_best(peer, name):
+    if not is_first_best([metrics["eval_loss"] for metrics in peer.ranks(name)[0]["metrics"]]):
+        return LAST_IS_BEST
     outcome = judge_peer_training(peer, name, step=1)
-    best = peer.results[name]["ranks"][0]["best"]
-    if best != "checkpoint-1":
-        raise Failure(f"the best checkpoint should be checkpoint-1, it is {best}")
     return Outcome(outcome.verdict, outcome.detail if outcome.verdict != WORKS else "")
+
+
+def is_first_best(losses):
+    """Whether the first of the evaluation losses is the largest: only then do the best weights differ from the last."""
+    return losses[0] > max(losses[1:])
 
 
 def judge_peer_resume(peer, column, kind):
@@ -371,6 +378,9 @@ def judge_ours(ours, peer):
 
     def best(kind):
         outcome = weights(f"best-{kind}", f"best-{kind}/final", 1)
+        evaluations = [line for line in ours.log(f"best-{kind}") if line["event"] == "eval" and "reloaded" not in line]
+        if not is_first_best([line["metrics"]["eval_loss"] for line in evaluations]):
+            return LAST_IS_BEST
         return outcome if outcome.verdict != WORKS else weights(f"best-{kind}/best", f"out-{kind}", 1)
 
     def resume(kind):
