@@ -182,10 +182,17 @@ void rotate_checkpoints(const std::string& run_directory, int64_t limit, const s
 }
 
 void clean_leftovers(const std::string& run_directory) {
+  for (const char* file : {kBestFile, kTrainerStateFile, kRecipeFile}) {
+    std::error_code ignored;  // in nobody's way
+    fs::remove(join(run_directory, file + std::string(".tmp")), ignored);
+  }
+  const std::string stale = kStalePrefix;
   for (const std::string& name : names_in(run_directory)) {
     const size_t dot = name.find('.');
     const std::string whole = name.substr(0, dot);
-    if (dot == std::string::npos || !(checkpoint_step(whole) || whole == "final")) {
+    const bool is_ours = checkpoint_step(whole) || whole == "final" ||
+                         (whole.starts_with(stale) && checkpoint_step(whole.substr(stale.size())));
+    if (dot == std::string::npos || !is_ours) {
       continue;
     }
     if (name.substr(dot) == ".old" && io::recover_directory(join(run_directory, whole))) {

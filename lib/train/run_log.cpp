@@ -112,11 +112,12 @@ void RunLog::write(const std::string& event, const LogFields& fields) {
 
 void cut_log(const std::string& output_dir, int64_t step) {
   const fs::path log = fs::path(output_dir) / "log.jsonl";
+  std::error_code error;
+  fs::remove(log.string() + ".tmp", error);  // of a process that was killed here; in nobody's way
   if (fs::exists(log)) {
     keep_lines(log, [step](const std::string& line) { return is_log_line_kept(line, step); });
   }
   const fs::path folder = fs::path(output_dir) / "eval";
-  std::error_code error;
   for (auto it = fs::directory_iterator(folder, error); !error && it != fs::end(it); it.increment(error)) {
     if (it->path().extension() == ".csv") {
       keep_lines(it->path(), [step](const std::string& line) { return is_csv_line_kept(line, step); });
