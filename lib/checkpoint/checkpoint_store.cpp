@@ -234,6 +234,10 @@ void recover_replaced(const std::string& run_directory) {
 }
 
 void clean_leftovers(const std::string& run_directory) {
+  for (const char* file : {kBestFile, kTrainerStateFile, kRecipeFile}) {
+    std::error_code ignored;  // in nobody's way
+    fs::remove(join(run_directory, file + std::string(".tmp")), ignored);
+  }
   recover_replaced(run_directory);
   for (const std::string& name : io::directory_entries(run_directory)) {
     // Exactly the names that interrupted work leaves: another suffix is the user's.

@@ -162,7 +162,7 @@ void write_checkpoint(const CheckpointContent& content, const std::string& direc
   dist::ProcessGroup& world = content.ranks.world;
   const bool is_first = world.rank() == 0;
   const std::string temporary = directory + ".tmp";
-  Attempt attempt(world, "saving '" + directory + "'");
+  Attempt attempt(world, "saving '" + directory + "'", temporary);
   CheckpointContent filled = content;
   filled.manifest.world_size = world.size();
   filled.manifest.has_optimizer = content.optimizer.has_value();
@@ -196,7 +196,7 @@ void write_checkpoint(const CheckpointContent& content, const std::string& direc
     attempt.agree();  // the checkpoint has its name
   } catch (...) {
     if (is_first) {
-      std::error_code ignored;  // the failure that is under way says more; a full disk gets its space back
+      std::error_code ignored;  // when ranks cannot agree any more
       fs::remove_all(temporary, ignored);
     }
     throw;

@@ -32,7 +32,7 @@ WholeTensors engine_tensors(shard::ShardEngine& engine, const PretrainedWeights&
 void export_model(const ExportSource& source, const std::string& directory) {
   const bool is_writer = source.world.rank() == 0;
   const std::string temporary = directory + ".tmp";
-  Attempt attempt(source.world, "writing '" + directory + "'");
+  Attempt attempt(source.world, "writing '" + directory + "'", temporary);
   if (is_writer) {
     attempt.run([&] {
       io::remove_directory(temporary);
@@ -56,7 +56,7 @@ void export_directory(const std::string& checkpoint, const ExportOptions& option
   const StoredModel stored = StoredModel::open(checkpoint, FileCheck::kChecksums);
   const auto world = dist::ProcessGroup::single();
   const std::string temporary = options.out + ".tmp";
-  Attempt attempt(*world, "writing '" + options.out + "'");
+  Attempt attempt(*world, "writing '" + options.out + "'", temporary);
   attempt.run([&] {
     io::remove_directory(temporary);
     io::make_directories(temporary);

@@ -23,14 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, 9> kRunFiles = {
-    "recipe.resolved.yaml", "log.jsonl", "trainer_state.json", "best.json", "eval", "final", "final.tmp", "final.old",
+constexpr std::array<const char*, 8> kRunFiles = {
+    "recipe.resolved.yaml", "log.jsonl", "trainer_state.json", "best.json", "eval", "final", "final.old",
     "final.removed"};
 
 bool is_run_entry(const fs::path& path) {
   const std::string name = path.filename().string();
-  for (const char* file : kRunFiles) {
-    if (name == file) {
+  for (const std::string file : kRunFiles) {
+    if (name == file || name == file + ".tmp") {  // the latter when it was killed while writing
       return true;
     }
   }

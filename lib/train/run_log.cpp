@@ -117,6 +117,8 @@ void RunLog::write(const std::string& event, const LogFields& fields) {
 
 void cut_log(const std::string& output_dir, const LogCut& cut) {
   const fs::path log = fs::path(output_dir) / "log.jsonl";
+  std::error_code error;
+  fs::remove(log.string() + ".tmp", error);  // of a process that was killed here; in nobody's way
   if (fs::exists(log)) {
     keep_lines(log, [&](const std::string& line) { return is_log_line_kept(line, cut); });
   }
