@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -14,6 +13,7 @@
 #include "dist/launch.h"
 #include "eval.h"
 #include "exit_codes.h"
+#include "io/directory.h"
 #include "output_directory.h"
 #include "rank_process.h"
 #include "standard_output.h"
@@ -23,7 +23,7 @@ namespace stft::app {
 namespace {
 
 checkpoint::FoundBest find(const BestOptions& options, bool tells) {
-  if (!std::filesystem::is_directory(options.run_directory)) {
+  if (!io::is_directory(options.run_directory)) {
     throw UserError(fmt::format("'{}' is not a directory", options.run_directory));
   }
   auto found = checkpoint::find_best(options.run_directory);

@@ -1,6 +1,7 @@
 // Commands to functions, exceptions to exit codes.
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
@@ -59,6 +60,9 @@ int main(int argc, char** argv) {
     return std::getenv("STFT_LAUNCHED") != nullptr ? stft::dist::kCollectiveExitCode : stft::app::kFailed;
   } catch (const stft::SystemError& error) {
     stft::log::error(error.what());
+    return stft::app::kFailed;
+  } catch (const std::filesystem::filesystem_error& error) {
+    stft::log::error(error.what());  // a path that cannot be looked at
     return stft::app::kFailed;
   } catch (const std::bad_alloc&) {
     stft::log::error("out of memory");

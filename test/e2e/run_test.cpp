@@ -65,8 +65,10 @@ void check_log(const RunLog& log, int ranks) {
   }
   CHECK(log.steps.back().at("loss").get<double>() < 0.5 * log.steps.front().at("loss").get<double>());
 
-  REQUIRE(log.evals.size() == 3);
-  CHECK(numbers(log.evals, "step") == std::vector<double>{0, 15, 30});
+  REQUIRE(log.evals.size() == 4);
+  CHECK(numbers(log.evals, "step") == std::vector<double>{0, 15, 30, 30});
+  CHECK(log.evals.back().at("reloaded") == "checkpoint-15");
+  CHECK(log.evals.back().at("metrics") == log.evals[1].at("metrics"));
   for (const Json& event : log.evals) {
     CHECK(event.at("metrics").size() == 15);
     CHECK(event.at("metrics").at("beir_cosine_ndcg@10").is_number());
