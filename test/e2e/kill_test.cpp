@@ -63,7 +63,12 @@ class KilledRun {
       seconds_per_save_ = now() - last;
       last = now();
     }
-    const double fraction = std::uniform_real_distribution<double>(0, 1)(random_);
+    // Half of the lives end at a random moment of a step and its checkpoint, the others inside the saving.
+    if (life % 4 >= 2) {
+      wait_for_saving();
+    }
+    const double part = life % 4 >= 2 ? 0.2 : 1;
+    const double fraction = std::uniform_real_distribution<double>(0, part)(random_);
     process.wait_until([](const Process&) { return false; }, fraction * seconds_per_save_);
     process.handle().send(SIGKILL);
     for (const RankProcess& rank : ranks) {
@@ -94,6 +99,19 @@ class KilledRun {
 
  private:
   std::string checkpoint(int64_t step) const { return run() + "/checkpoint-" + std::to_string(step); }
+
+  // Looks without a pause until a checkpoint is being written.
+  void wait_for_saving() const {
+    const double give_up = now() + 60;
+    const auto is_saving = [&] {
+      const auto names = leftovers(run());
+      return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+        return name.starts_with("checkpoint-") && name.ends_with(".tmp");
+      });
+    };
+    while (!is_saving() && now() < give_up) {
+    }
+  }
 
   void examine(const Outcome& outcome, const std::optional<int64_t>& before) {
     INFO(outcome.err);
@@ -138,7 +156,7 @@ void check_survives(unsigned seed, int kills) {
 }  // namespace
 
 TEST_CASE("a job that is killed again and again while it saves loses nothing", "[e2e][kill]") {
-  check_survives(1, 6);
+  check_survives(1, 8);
 }
 
 TEST_CASE("a job that is killed sixty times while it saves loses nothing", "[.][slow][kill]") {
