@@ -194,6 +194,7 @@ std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, const
           fmt::format("{}: position.step is {}, the manifest's step {}", origin, point.state.position.step, step));
     }
   });
+  attempt.agree();
   agree_on_best(recipe, point, world);
   return point;
 }

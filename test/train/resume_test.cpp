@@ -298,6 +298,29 @@ TEST_CASE("resuming refuses another model, loss, data or order, and names the ke
   CHECK(log_events(output_dir, "step").back()["step"] == 4);
 }
 
+TEST_CASE("a checkpoint whose state and manifest tell different steps is refused, not taken from the start") {
+  const TemporaryDirectory directory;
+  const std::string output_dir = directory.path("run");
+  recipe::Recipe recipe = checkpoint_recipe(output_dir);
+  recipe.train.max_steps = 2;
+  save_every(recipe, 2, StateDictType::kSharded);
+  for (const int64_t ranks : {1, 2, 3}) {
+    INFO("ranks " << ranks);
+    fs::remove_all(output_dir);
+    REQUIRE(train_run(recipe, {ranks}) == train::Outcome::kDone);
+    // Whole files and true check-sums: only the two numbers disagree.
+    const std::string path = output_dir + "/checkpoint-2";
+    auto manifest = *checkpoint::read_manifest(path);
+    manifest.step = 1;
+    checkpoint::write_manifest(manifest, path);
+    RunOptions again{ranks};
+    again.resume = auto_resume();
+    const std::string message = message_of<UserError>([&] { train_run(recipe, again); });
+    CHECK(message.find("position.step is 2, the manifest's step 1") != std::string::npos);
+    CHECK(log_events(output_dir, "step").back()["step"] == 2);
+  }
+}
+
 TEST_CASE("automatic resuming passes over what is unfinished or damaged; a given one is refused with its files") {
   const TemporaryDirectory directory;
   const std::string output_dir = directory.path("run");
