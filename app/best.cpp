@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -65,8 +63,7 @@ int prove(const BestOptions& options, const dist::RankInfo& info) {
     return kDone;
   }
   const auto measured = train::find_metric(metrics, found.score.metric);
-  const double tolerance = 1e-6 * std::max(1.0, std::fabs(found.score.value));
-  if (!measured || !(std::fabs(measured->value - found.score.value) <= tolerance)) {
+  if (!measured || !train::is_recorded_value(measured->value, found.score.value)) {
     throw SystemError(fmt::format("'{}' is not what was measured: {} is {}, recorded {:.9g}", found.path,
                                   found.score.metric, measured ? fmt::format("{:.9g}", measured->value) : "missing",
                                   found.score.value));

@@ -105,24 +105,30 @@ NewestCheckpoint newest_checkpoint(const std::string& run_directory) {
   return result;
 }
 
+nlohmann::ordered_json to_json(const BestCheckpoint& best) {
+  return {{"checkpoint", best.checkpoint}, {"metric", best.metric}, {"value", best.value}};
+}
+
+BestCheckpoint best_from_json(const io::Json& json, const std::string& origin) {
+  BestCheckpoint best{io::get_string(json, "checkpoint", origin), io::get_string(json, "metric", origin),
+                      io::get_double(json, "value", origin)};
+  if (!checkpoint_step(best.checkpoint)) {
+    throw UserError(origin + ": checkpoint: found \"" + best.checkpoint + "\", expected a name as \"checkpoint-50\"");
+  }
+  return best;
+}
+
 std::optional<BestCheckpoint> read_best(const std::string& run_directory) {
   const std::string path = join(run_directory, kBestFile);
   std::error_code error;
   if (!fs::exists(path, error)) {
     return std::nullopt;
   }
-  const io::Json json = io::read_json_file(path);
-  BestCheckpoint best{io::get_string(json, "checkpoint", path), io::get_string(json, "metric", path),
-                      io::get_double(json, "value", path)};
-  if (!checkpoint_step(best.checkpoint)) {
-    throw UserError(path + ": checkpoint: found \"" + best.checkpoint + "\", expected a name as \"checkpoint-50\"");
-  }
-  return best;
+  return best_from_json(io::read_json_file(path), path);
 }
 
 void write_best(const std::string& run_directory, const BestCheckpoint& best) {
-  const nlohmann::ordered_json json = {{"checkpoint", best.checkpoint}, {"metric", best.metric}, {"value", best.value}};
-  io::write_file(join(run_directory, kBestFile), json.dump() + "\n");
+  io::write_file(join(run_directory, kBestFile), to_json(best).dump() + "\n");
 }
 
 void remove_best(const std::string& run_directory) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.h"
+#include "io/json.h"
 
 namespace stft::checkpoint {
 
@@ -40,6 +41,9 @@ struct BestCheckpoint {
   std::string metric;
   double value = 0;
 };
+// As best.json holds it. UserError naming `origin` when it is malformed or names no checkpoint.
+nlohmann::ordered_json to_json(const BestCheckpoint& best);
+BestCheckpoint best_from_json(const io::Json& json, const std::string& origin);
 // None when there is no best.json; UserError when it is malformed.
 std::optional<BestCheckpoint> read_best(const std::string& run_directory);
 void write_best(const std::string& run_directory, const BestCheckpoint& best);

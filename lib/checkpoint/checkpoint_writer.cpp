@@ -12,6 +12,7 @@
 #include "checkpoint/export_model.h"
 #include "checkpoint/model_files.h"
 #include "checkpoint/model_writer.h"
+#include "io/checksum.h"
 #include "io/directory.h"
 #include "io/file.h"
 
@@ -29,10 +30,7 @@ void write_model_sharded(const CheckpointContent& content, const std::string& di
   const auto parameters = content.engine.local_parameters();
   for (const PlannedFile& file : content.manifest.weights) {
     for (const PlannedTensor& tensor : file.tensors) {
-      ShardedTensor entry;
-      entry.path = {std::string("model"), tensor.sharded_key.substr(std::string("model.").size())};
-      entry.dtype = written_dtype(tensor, WeightPrecision::kMaster);
-      entry.shape = tensor.shape;
+      ShardedTensor entry = sharded_entry(tensor);
       if (tensor.is_parameter) {
         const shard::LocalParameter& local = parameters[static_cast<size_t>(tensor.parameter)];
         const RowRange rows = rows_to_write(local.layout, content.ranks.replicate);
@@ -41,10 +39,9 @@ void write_model_sharded(const CheckpointContent& content, const std::string& di
         const int64_t count = rows.count * local.layout.row_numel;
         writer.add_rows(std::move(entry), rows, {data + first * 4, static_cast<size_t>(count * 4)});
       } else if (content.ranks.world.rank() == 0) {
-        const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
         std::vector<std::byte> bytes;
         attempt.run([&] { bytes = content.weights.source_of(file.module)->read(tensor.key); });
-        writer.add_rows(std::move(entry), {0, rows}, bytes);
+        writer.add_rows(std::move(entry), all_rows(tensor.shape), bytes);
       } else {
         writer.add_rows(std::move(entry), {0, 0}, {});
       }
@@ -92,15 +89,6 @@ uint64_t checksum_value(const std::string& text) {
   return value;
 }
 
-std::string checksum_text(uint64_t value) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text = "xxh3:0000000000000000";
-  for (size_t i = 0; i < 16; ++i) {
-    text[text.size() - 1 - i] = kDigits[(value >> (4 * i)) & 15];
-  }
-  return text;
-}
-
 // Collective: every rank reads the files it wrote, so that no rank reads them all.
 std::vector<ManifestFile> describe_shards(const CheckpointContent& content, const std::string& directory,
                                           Attempt& attempt) {
@@ -127,7 +115,7 @@ std::vector<ManifestFile> describe_shards(const CheckpointContent& content, cons
     for (int64_t i = 0; i < count; ++i) {
       const int64_t* entry = all.data_ptr<int64_t>() + (rank * count + i) * 2;
       files.push_back({of_rank[static_cast<size_t>(i)], static_cast<uint64_t>(entry[0]),
-                       checksum_text(static_cast<uint64_t>(entry[1]))});
+                       io::checksum_text(static_cast<uint64_t>(entry[1]))});
     }
   }
   return files;
@@ -141,9 +129,8 @@ void seal(Manifest manifest, std::vector<ManifestFile> shards, const std::string
     known.insert(file.path);
   }
   std::vector<std::string> others;
-  for (const auto& entry : fs::recursive_directory_iterator(temporary)) {
-    const std::string path = entry.path().lexically_relative(temporary).string();
-    if (entry.is_regular_file() && !known.contains(path)) {
+  for (const std::string& path : io::files_below(temporary)) {
+    if (!known.contains(path)) {
       others.push_back(path);
     }
   }

@@ -66,22 +66,15 @@ class PartsWriter {
     DcpFileWriter file(join(directory, name));
     for (size_t i = 0; i < sources_.size(); ++i) {
       DcpTensor& tensor = metadata_.tensors[i];
-      const bool is_scalar = tensor.shape.empty();
-      RowRange rows = {0, part == 0 ? (is_scalar ? 1 : tensor.shape.front()) : 0};
-      if (sources_[i].is_cut && !is_scalar) {
+      RowRange rows = part == 0 ? all_rows(tensor.shape) : RowRange{};
+      if (sources_[i].is_cut && !tensor.shape.empty()) {
         const auto layout = shard::shard_layout(tensor.shape, part, parts);
         rows = {layout.first_row, layout.own_rows};
       }
       if (rows.count == 0) {
         continue;
       }
-      DcpChunk chunk;
-      chunk.offsets.assign(tensor.shape.size(), 0);
-      chunk.sizes = tensor.shape;
-      if (!is_scalar) {
-        chunk.offsets.front() = rows.first;
-        chunk.sizes.front() = rows.count;
-      }
+      DcpChunk chunk = row_chunk(tensor.shape, rows);
       const DcpPlace place = file.append_tensor(tensor.dtype, chunk.sizes, sources_[i].read(rows));
       chunk.file = name;
       chunk.offset = place.offset;
@@ -106,12 +99,8 @@ void write_sharded_model(const StoredModel& stored, const std::string& directory
   PartsWriter writer;
   for (const PlannedFile& file : stored.plan()) {
     for (const PlannedTensor& tensor : file.tensors) {
-      DcpTensor entry;
-      entry.path = {std::string("model"), tensor.sharded_key.substr(std::string("model.").size())};
-      entry.key = dcp_key(entry.path);
-      entry.dtype = written_dtype(tensor, WeightPrecision::kMaster);
-      entry.shape = tensor.shape;
-      writer.add(std::move(entry), tensor.is_parameter,
+      const ShardedTensor entry = sharded_entry(tensor);
+      writer.add({dcp_key(entry.path), entry.path, entry.dtype, entry.shape, {}}, tensor.is_parameter,
                  [&](RowRange rows) { return stored.read_rows(file, tensor, rows); });
     }
   }
@@ -128,17 +117,6 @@ void rewrite_optimizer(const std::string& from, const std::string& to, int64_t p
     writer.add_object(object, stored.object(object.key));
   }
   writer.write(to, parts);
-}
-
-std::vector<std::string> all_files(const std::string& directory) {
-  std::vector<std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
-    if (entry.is_regular_file()) {
-      files.push_back(entry.path().lexically_relative(directory).string());
-    }
-  }
-  std::sort(files.begin(), files.end());
-  return files;
 }
 
 void write_parts(const StoredModel& stored, const ConvertOptions& options, const std::string& temporary) {
@@ -172,7 +150,7 @@ void write_parts(const StoredModel& stored, const ConvertOptions& options, const
   if (manifest.has_optimizer) {
     rewrite_optimizer(join(from, kOptimizerFolder), join(temporary, kOptimizerFolder), parts);
   }
-  manifest.files = describe_files(temporary, all_files(temporary));
+  manifest.files = describe_files(temporary, io::files_below(temporary));
   write_manifest(manifest, temporary);
 }
 

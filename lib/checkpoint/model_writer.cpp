@@ -81,7 +81,7 @@ WholeTensor read_whole(const TensorSource& source, const std::string& key) {
   WholeTensor whole;
   whole.dtype = found->dtype;
   whole.memory = at::empty({static_cast<int64_t>(*io::tensor_bytes(found->dtype, found->shape))}, at::kByte);
-  source.read_rows(key, 0, found->shape.empty() ? 1 : found->shape.front(),
+  source.read_rows(key, 0, all_rows(found->shape).count,
                    {static_cast<std::byte*>(whole.memory.data_ptr()), static_cast<size_t>(whole.memory.nbytes())});
   return whole;
 }

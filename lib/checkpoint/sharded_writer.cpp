@@ -9,22 +9,6 @@
 #include "io/file.h"
 
 namespace stft::checkpoint {
-namespace {
-
-// The box that some rows of a tensor make; a scalar's box has no dimensions.
-DcpChunk chunk_of(const ShardedTensor& tensor, RowRange rows) {
-  DcpChunk chunk;
-  chunk.offsets.assign(tensor.shape.size(), 0);
-  chunk.sizes = tensor.shape;
-  if (!tensor.shape.empty()) {
-    chunk.offsets.front() = rows.first;
-    chunk.sizes.front() = rows.count;
-  }
-  return chunk;
-}
-
-}  // namespace
-
 std::string dcp_key(const DcpPath& path) {
   std::string key;
   for (const auto& part : path) {
@@ -32,6 +16,24 @@ std::string dcp_key(const DcpPath& path) {
     key += (key.empty() ? "" : ".") + (name != nullptr ? *name : std::to_string(std::get<int64_t>(part)));
   }
   return key;
+}
+
+ShardedTensor sharded_entry(const PlannedTensor& tensor) {
+  const std::string root = "model";
+  return {{root, tensor.sharded_key.substr(root.size() + 1)},
+          written_dtype(tensor, WeightPrecision::kMaster),
+          tensor.shape};
+}
+
+DcpChunk row_chunk(const std::vector<int64_t>& shape, RowRange rows) {
+  DcpChunk chunk;
+  chunk.offsets.assign(shape.size(), 0);
+  chunk.sizes = shape;
+  if (!shape.empty()) {
+    chunk.offsets.front() = rows.first;
+    chunk.sizes.front() = rows.count;
+  }
+  return chunk;
 }
 
 ShardedWriter::ShardedWriter(dist::ProcessGroup& world, std::string directory, Attempt& attempt)
@@ -46,7 +48,7 @@ void ShardedWriter::add_rows(ShardedTensor tensor, RowRange rows, std::span<cons
   Part part;
   part.rows = rows;
   if (rows.count > 0) {
-    attempt_.run([&] { part.place = file_->append_tensor(tensor.dtype, chunk_of(tensor, rows).sizes, bytes); });
+    attempt_.run([&] { part.place = file_->append_tensor(tensor.dtype, row_chunk(tensor.shape, rows).sizes, bytes); });
   }
   tensors_.push_back(std::move(tensor));
   parts_.push_back(part);
@@ -89,7 +91,7 @@ void ShardedWriter::finish() {
     for (int64_t rank = 0; rank < world_.size(); ++rank) {
       const int64_t* row = all.data_ptr<int64_t>() + (rank * count + i) * 4;
       if (row[1] > 0) {
-        DcpChunk chunk = chunk_of(tensor, {row[0], row[1]});
+        DcpChunk chunk = row_chunk(tensor.shape, {row[0], row[1]});
         chunk.file = dcp_file_name(static_cast<int>(rank));
         chunk.offset = static_cast<uint64_t>(row[2]);
         chunk.length = static_cast<uint64_t>(row[3]);

@@ -11,6 +11,7 @@
 #include "checkpoint/dcp_file.h"
 #include "checkpoint/dcp_metadata.h"
 #include "checkpoint/tensor_source.h"
+#include "checkpoint/weight_plan.h"
 
 namespace stft::checkpoint {
 
@@ -23,6 +24,12 @@ struct ShardedTensor {
 
 // "model.0.model.encoder..." from ("model", "0.model.encoder...").
 std::string dcp_key(const DcpPath& path);
+
+// What a tensor of a model's plan is in a SHARDED checkpoint: parameters as fp32.
+ShardedTensor sharded_entry(const PlannedTensor& tensor);
+
+// The box that some rows of dimension 0 make, without its place; a scalar's box has no dimensions.
+DcpChunk row_chunk(const std::vector<int64_t>& shape, RowRange rows);
 
 // All ranks add the same entries in the same order; what a rank does not hold it adds with no rows. Failures of writing
 // go to the attempt.

@@ -88,8 +88,12 @@ std::vector<std::byte> TensorSource::read(const std::string& key) const {
   const auto found = find(key);
   STFT_CHECK(found.has_value(), "the tensor exists");
   std::vector<std::byte> bytes(*io::tensor_bytes(found->dtype, found->shape));
-  read_rows(key, 0, found->shape.empty() ? 1 : found->shape.front(), bytes);
+  read_rows(key, 0, all_rows(found->shape).count, bytes);
   return bytes;
+}
+
+RowRange all_rows(const std::vector<int64_t>& shape) {
+  return {0, shape.empty() ? 1 : shape.front()};
 }
 
 void read_rows_as_float(const TensorSource& source, const std::string& key, RowRange rows, at::Tensor destination) {

@@ -49,6 +49,9 @@ struct RowRange {
   int64_t count = 0;
 };
 
+// Every row of a tensor; a scalar is one.
+RowRange all_rows(const std::vector<int64_t>& shape);
+
 // Rows of a tensor of a weight dtype as fp32, into the flat `destination` of their count.
 void read_rows_as_float(const TensorSource& source, const std::string& key, RowRange rows, at::Tensor destination);
 

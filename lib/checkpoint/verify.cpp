@@ -26,15 +26,10 @@ std::vector<std::string> listing_faults(const std::string& directory, const Mani
       faults.push_back(fmt::format("'{}': the manifest lists '{}' twice", directory, file.path));
     }
   }
-  std::error_code error;
-  for (auto it = fs::recursive_directory_iterator(directory, error); !error && it != fs::end(it); it.increment(error)) {
-    const std::string path = it->path().lexically_relative(directory).string();
-    if (it->is_regular_file() && path != kManifestFile && !listed.contains(path)) {
-      faults.push_back(fmt::format("'{}' is not in the manifest", it->path().string()));
+  for (const std::string& path : io::files_below(directory)) {
+    if (path != kManifestFile && !listed.contains(path)) {
+      faults.push_back(fmt::format("'{}' is not in the manifest", (fs::path(directory) / path).string()));
     }
-  }
-  if (error) {
-    throw SystemError(fmt::format("reading directory '{}': {}", directory, error.message()));
   }
   const bool is_sharded = manifest.state_dict_type == StateDictType::kSharded;
   std::vector<std::string> needed = {kRunStateFile, kRecipeFile,

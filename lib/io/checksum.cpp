@@ -35,7 +35,11 @@ std::uint64_t Checksum::value() const {
 }
 
 std::string Checksum::text() const {
-  return fmt::format("xxh3:{:016x}", value());
+  return checksum_text(value());
+}
+
+std::string checksum_text(std::uint64_t value) {
+  return fmt::format("xxh3:{:016x}", value);
 }
 
 std::string checksum_of(std::span<const std::byte> bytes) {

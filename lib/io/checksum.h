@@ -31,6 +31,8 @@ class Checksum {
   std::unique_ptr<XXH3_state_s, Release> state_;
 };
 
+std::string checksum_text(std::uint64_t value);  // as Checksum::text of that value
+
 std::string checksum_of(std::span<const std::byte> bytes);  // as text()
 
 // The check-sum of a regular file's content, as text(). A few MiB are in memory at a time. Errors of MappedFile.

@@ -136,6 +136,21 @@ std::vector<std::string> directory_entries(const std::string& path) {
   return names;
 }
 
+std::vector<std::string> files_below(const std::string& path) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (auto it = fs::recursive_directory_iterator(path, error); !error && it != fs::end(it); it.increment(error)) {
+    if (it->is_regular_file()) {
+      files.push_back(it->path().lexically_relative(path).string());
+    }
+  }
+  if (error) {
+    throw_code("reading directory", path, error);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 bool is_directory(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error);

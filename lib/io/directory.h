@@ -27,6 +27,9 @@ void remove_directory(const std::string& path);
 // error, never a short list.
 std::vector<std::string> directory_entries(const std::string& path);
 
+// The regular files below a directory, as paths relative to it, in bytes order.
+std::vector<std::string> files_below(const std::string& path);
+
 // Whether `path` is a directory (links followed); anything that cannot be looked at is none.
 bool is_directory(const std::string& path);
 

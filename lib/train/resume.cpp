@@ -153,13 +153,16 @@ void agree_on_best(const recipe::Recipe& recipe, ResumePoint& point, dist::Proce
   std::string text;
   if (world.rank() == 0) {
     attempt.run([&] {
-      RunState holder;
-      holder.best = best_so_far(recipe, point);
-      text = to_json(holder);
+      const auto best = best_so_far(recipe, point);
+      text = best ? checkpoint::to_json(*best).dump() : "";
     });
   }
   attempt.agree();
-  point.state.best = run_state_from_json(broadcast(text, world), "resuming").best;
+  text = broadcast(text, world);
+  point.state.best.reset();
+  if (!text.empty()) {
+    point.state.best = checkpoint::best_from_json(io::parse_json(text, "resuming"), "resuming");
+  }
   const auto rule = best_rule(recipe);
   if (rule && !has_same_rule(point.state.best_progress, *rule)) {
     point.state.best_progress = {};

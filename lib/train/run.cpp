@@ -228,7 +228,8 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh, std::optional<Re
   const data::Position start = resumed ? resumed->state.position : data::Position{};
   Run run = read_inputs(std::move(recipe), mesh->world().size(), start);
   run.resumed = std::move(resumed);
-  if (run.resumed && run.resumed->state.data_fingerprint != run.dataset->fingerprint()) {
+  run.data_fingerprint = run.dataset->fingerprint();
+  if (run.resumed && run.resumed->state.data_fingerprint != run.data_fingerprint) {
     throw UserError(fmt::format("{}: the rows are not those that '{}' was trained on",
                                 recipe::where(run.recipe, "data.train.0.path"), run.resumed->checkpoint));
   }

@@ -29,6 +29,7 @@ struct Run {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::unique_ptr<data::Dataset> dataset;
+  std::string data_fingerprint;  // of the data set
   std::unique_ptr<data::StepPlan> plan;
   std::unique_ptr<model::SentenceModel> model;
   std::vector<std::unique_ptr<eval::Evaluator>> evaluators;

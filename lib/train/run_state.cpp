@@ -28,19 +28,6 @@ const Json& member(const Json& json, const std::string& key, const std::string& 
   return *found;
 }
 
-std::optional<checkpoint::BestCheckpoint> best_from_json(const Json& json, const std::string& origin) {
-  const auto found = json.find("best_checkpoint");
-  if (found == json.end() || found->is_null()) {
-    return std::nullopt;
-  }
-  checkpoint::BestCheckpoint best{io::get_string(*found, "checkpoint", origin),
-                                  io::get_string(*found, "metric", origin), io::get_double(*found, "value", origin)};
-  if (!checkpoint::checkpoint_step(best.checkpoint)) {
-    throw UserError(origin + ": best_checkpoint: \"" + best.checkpoint + "\" is no name of a checkpoint");
-  }
-  return best;
-}
-
 }  // namespace
 
 std::string to_json(const RunState& state) {
@@ -74,8 +61,7 @@ std::string to_json(const RunState& state) {
                   {"first_values", first},
                   {"log_history", state.history}};
   if (state.best) {
-    json["best_checkpoint"] = {
-        {"checkpoint", state.best->checkpoint}, {"metric", state.best->metric}, {"value", state.best->value}};
+    json["best_checkpoint"] = checkpoint::to_json(*state.best);
   }
   return json.dump(1) + "\n";
 }
@@ -102,7 +88,9 @@ RunState run_state_from_json(const std::string& text, const std::string& origin)
   state.train_seconds = io::get_double(json, "train_seconds", origin);
   state.best_progress.best = io::optional_double(json, "best_value", origin);
   state.best_progress.evaluations_without_improvement = io::get_int(json, "evaluations_without_improvement", origin);
-  state.best = best_from_json(json, origin);
+  if (const auto best = json.find("best_checkpoint"); best != json.end() && !best->is_null()) {
+    state.best = checkpoint::best_from_json(*best, origin + ": best_checkpoint");
+  }
   state.best_progress.metric = io::get_string(json, "best_metric", origin);
   state.best_progress.greater_is_better = io::get_bool(json, "greater_is_better", origin);
   state.data_fingerprint = io::get_string(json, "data_fingerprint", origin);

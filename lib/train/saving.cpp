@@ -1,5 +1,7 @@
 #include "train/saving.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -43,7 +45,6 @@ void remove_old(const recipe::Recipe& recipe, const SaveRequest& request) {
 
 void save_checkpoint(Run& run, const SaveRequest& request) {
   const std::string name = checkpoint::checkpoint_name(request.state.position.step);
-  const std::string recipe = recipe::dump(run.recipe);
   checkpoint::CheckpointContent content{
       *run.model, *run.weights, *run.engine, {run.mesh->world(), run.mesh->replicate()}, std::nullopt, {}, {}};
   if (request.with_optimizer) {
@@ -52,12 +53,15 @@ void save_checkpoint(Run& run, const SaveRequest& request) {
   }
   content.manifest.state_dict_type = run.recipe.checkpoint.state_dict_type;
   content.manifest.step = request.state.position.step;
-  content.manifest.recipe_hash = hash_of(recipe);
   content.manifest.metrics = {request.metrics.begin(), request.metrics.end()};
   content.manifest.score = request.score;
-  content.texts = {{checkpoint::kRunStateFile, to_json(request.state)},
-                   {checkpoint::kTrainerStateFile, trainer_state_json(request.state, request.facts)},
-                   {checkpoint::kRecipeFile, recipe}};
+  if (run.mesh->world().rank() == 0) {
+    const std::string recipe = recipe::dump(run.recipe);
+    content.manifest.recipe_hash = hash_of(recipe);
+    content.texts = {{checkpoint::kRunStateFile, to_json(request.state)},
+                     {checkpoint::kTrainerStateFile, trainer_state_json(request.state, request.facts)},
+                     {checkpoint::kRecipeFile, recipe}};
+  }
   checkpoint::write_checkpoint(content, in_output_dir(run, name));
 
   checkpoint::Attempt attempt(run.mesh->world(), "saving '" + name + "'");
@@ -92,6 +96,10 @@ std::optional<BestRule> best_rule(const recipe::Recipe& recipe) {
   rule.patience = recipe.train.early_stopping_patience;
   rule.threshold = recipe.train.early_stopping_threshold;
   return rule;
+}
+
+bool is_recorded_value(double measured, double recorded) {
+  return std::fabs(measured - recorded) <= 1e-6 * std::max(1.0, std::fabs(recorded));
 }
 
 std::vector<std::string> metric_spellings(const std::string& name) {

@@ -36,6 +36,9 @@ struct FoundMetric {
   std::string metric;  // as logged
   double value = 0;
 };
+// Whether a metric that was measured again is the recorded one: to 1e-6, relative above 1. NaN never is.
+bool is_recorded_value(double measured, double recorded);
+
 std::vector<std::string> metric_spellings(const std::string& name);
 // Whether the progress belongs to this rule (or to none yet).
 bool has_same_rule(const BestProgress& progress, const BestRule& rule);

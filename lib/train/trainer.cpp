@@ -69,7 +69,7 @@ Trainer::Trainer(Run& run, std::function<bool()> is_stop_requested)
   } else {
     state_.is_evaluation_pending = train.eval_on_start && evaluation_.has_work();
   }
-  state_.data_fingerprint = run.dataset->fingerprint();
+  state_.data_fingerprint = run.data_fingerprint;
 }
 
 Outcome Trainer::train() {
@@ -296,8 +296,7 @@ bool Trainer::reload_best() {
   reporter_.evaluated_best(state_, *evaluation);
   const auto found = find_metric(evaluation->metrics, state_.best->metric);
   const double recorded = state_.best->value;
-  const double tolerance = 1e-6 * std::max(1.0, std::fabs(recorded));
-  if (!found || !(std::fabs(found->value - recorded) <= tolerance)) {
+  if (!found || !is_recorded_value(found->value, recorded)) {
     throw SystemError(
         fmt::format("the reloaded '{}' is not what was measured: {} is {}, recorded {}; final/ is not "
                     "written",

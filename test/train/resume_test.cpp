@@ -37,6 +37,18 @@ void evaluate_every(recipe::Recipe& recipe, int64_t steps) {
   recipe.train.eval_on_start = true;
 }
 
+// A run in parts ended as the whole one did: weights and moments of the last checkpoint, final/, the log.
+void check_same_end(const std::string& parts, const std::string& whole) {
+  for (const char* name : {"/checkpoint-12", "/final"}) {
+    INFO(name);
+    REQUIRE(fs::exists(parts + name));
+  }
+  CHECK(checksums(parts + "/checkpoint-12", kWeightsAndMoments) ==
+        checksums(whole + "/checkpoint-12", kWeightsAndMoments));
+  CHECK(contents(parts + "/final") == contents(whole + "/final"));
+  CHECK(timeless_log(parts) == timeless_log(whole));
+}
+
 double largest_difference(const std::string& a, const std::string& b) {
   const auto file = io::SafetensorsFile::open(a);
   double largest = 0;
@@ -52,9 +64,14 @@ double largest_difference(const std::string& a, const std::string& b) {
 
 TEST_CASE("6 + 6 steps are 12: weights, moments, log and best, bit for bit, for both kinds and strategies") {
   const TemporaryDirectory directory;
+  struct Way {
+    int64_t ranks;
+    shard::Strategy strategy;
+  };
   for (const auto type : {StateDictType::kSharded, StateDictType::kFull}) {
-    for (const auto strategy : {shard::Strategy::kFullShard, shard::Strategy::kNoShard}) {
-      INFO("sharded " << (type == StateDictType::kSharded) << " full_shard "
+    for (const auto& [ranks, strategy] : {Way{1, shard::Strategy::kFullShard}, Way{2, shard::Strategy::kFullShard},
+                                          Way{2, shard::Strategy::kNoShard}, Way{3, shard::Strategy::kFullShard}}) {
+      INFO("sharded " << (type == StateDictType::kSharded) << " ranks " << ranks << " full_shard "
                       << (strategy == shard::Strategy::kFullShard));
       const std::string whole = directory.path("whole");
       const std::string parts = directory.path("parts");
@@ -64,10 +81,10 @@ TEST_CASE("6 + 6 steps are 12: weights, moments, log and best, bit for bit, for 
       evaluate_every(recipe, 3);
       save_every(recipe, 6, type);
       recipe.checkpoint.metric_for_best_model = kNdcg;
-      REQUIRE(train_run(recipe, {2, strategy}) == train::Outcome::kDone);
+      REQUIRE(train_run(recipe, {ranks, strategy}) == train::Outcome::kDone);
 
       recipe.run.output_dir = parts;
-      RunOptions options{2, strategy};
+      RunOptions options{ranks, strategy};
       // As if killed after step 12's log lines and before its checkpoint had its name.
       REQUIRE(train_run(recipe, options) == train::Outcome::kDone);
       fs::remove_all(parts + "/checkpoint-12");
@@ -75,10 +92,7 @@ TEST_CASE("6 + 6 steps are 12: weights, moments, log and best, bit for bit, for 
       options.resume = auto_resume();
       REQUIRE(train_run(recipe, options) == train::Outcome::kDone);
 
-      CHECK(checksums(parts + "/checkpoint-12", kWeightsAndMoments) ==
-            checksums(whole + "/checkpoint-12", kWeightsAndMoments));
-      CHECK(contents(parts + "/final") == contents(whole + "/final"));
-      CHECK(timeless_log(parts) == timeless_log(whole));
+      check_same_end(parts, whole);
       CHECK(io::read_text_file(parts + "/best.json") == io::read_text_file(whole + "/best.json"));
       CHECK(log_events(parts, "start").back()["resumed_from"] == "checkpoint-6");
       CHECK(io::read_text_file(parts + "/eval/Information-Retrieval_evaluation_beir_results.csv") ==
@@ -106,10 +120,7 @@ TEST_CASE("a stop in any epoch is saved, and the resumed run ends as the whole o
     RunOptions again{2};
     again.resume = auto_resume();
     REQUIRE(train_run(recipe, again) == train::Outcome::kDone);
-    CHECK(checksums(parts + "/checkpoint-12", kWeightsAndMoments) ==
-          checksums(whole + "/checkpoint-12", kWeightsAndMoments));
-    CHECK(contents(parts + "/final") == contents(whole + "/final"));
-    CHECK(timeless_log(parts) == timeless_log(whole));
+    check_same_end(parts, whole);
   }
 }
 
