@@ -45,11 +45,11 @@ int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
   encoding.prompt = eval::encoding_prompt(spec, options.prompt_name);
   encoding.truncate_dim = options.truncate_dim ? options.truncate_dim : spec.truncate_dim;
   encoding.threads = threads_per_rank({}, info.local_world_size);
-  train::Mesh mesh(info, {}, shard::Strategy::kNoShard);
+  const auto world = train::join_world(info, {});
 
   const double start = monotonic_seconds();
   const eval::Embedder embedder(*loaded.model, *loaded.tokenizer, model::Layout::kPacked);
-  const auto embeddings_ND = eval::encode_texts(embedder, list.texts(), encoding, mesh.world());
+  const auto embeddings_ND = eval::encode_texts(embedder, list.texts(), encoding, *world);
   if (info.rank != 0) {
     return kDone;
   }

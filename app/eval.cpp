@@ -83,8 +83,8 @@ recipe::Recipe evaluation_recipe(const EvalOptions& options) {
 eval::NamedValues evaluate_on_ranks(recipe::Recipe recipe, const dist::RankInfo& info) {
   configure_log(info);
   at::set_num_threads(static_cast<int>(threads_per_rank(recipe.launch.threads_per_rank, info.local_world_size)));
-  auto mesh = std::make_unique<train::Mesh>(info, recipe.launch, recipe.sharding.strategy);
-  train::Run run = train::assemble_evaluation(std::move(recipe), std::move(mesh));
+  auto world = train::join_world(info, recipe.launch);
+  train::Run run = train::assemble_evaluation(std::move(recipe), std::move(world));
   train::EvaluationRunner runner(train::evaluation_parts(run));
   const auto evaluation = runner.run({});
   STFT_CHECK(evaluation.has_value(), "nothing stops this evaluation");

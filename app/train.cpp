@@ -49,20 +49,20 @@ int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::Ran
       lock.emplace(output_dir, kLockPatienceSeconds);
     }
   };
-  auto mesh = std::make_unique<train::Mesh>(info, recipe.launch, recipe.sharding.strategy);
+  auto world = train::join_world(info, recipe.launch);
   std::optional<train::ResumePoint> resumed;
   if (options.resume) {
     if (io::is_directory(output_dir)) {
       lock_output_dir();
     }
-    resumed = train::find_resume_point(recipe, {*options.resume == "auto", *options.resume}, mesh->world());
+    resumed = train::find_resume_point(recipe, {*options.resume == "auto", *options.resume}, *world);
   }
   if (info.rank == 0 && options.resume) {
     const bool is_in_place = resumed && resumed->is_in_place;
     const auto otherwise = resumed ? train::OutputDirUse::kNew : train::OutputDirUse::kReplaces;
     train::check_output_dir(recipe, is_in_place ? train::OutputDirUse::kGoesOn : otherwise);
   }
-  train::Run run = train::assemble(std::move(recipe), std::move(mesh), std::move(resumed));
+  train::Run run = train::assemble(std::move(recipe), std::move(world), std::move(resumed));
   lock_output_dir();
   if (info.rank == 0) {
     if (run.resumed && run.resumed->is_in_place) {

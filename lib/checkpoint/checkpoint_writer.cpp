@@ -26,19 +26,20 @@ std::string join(const std::string& directory, const std::string& name) {
 }
 
 void write_model_sharded(const CheckpointContent& content, const std::string& directory, Attempt& attempt) {
-  ShardedWriter writer(content.ranks.world, directory, attempt);
+  ShardedWriter writer(content.world, directory, attempt);
   const auto parameters = content.engine.local_parameters();
   for (const PlannedFile& file : content.manifest.weights) {
     for (const PlannedTensor& tensor : file.tensors) {
       ShardedTensor entry = sharded_entry(tensor);
       if (tensor.is_parameter) {
         const shard::LocalParameter& local = parameters[static_cast<size_t>(tensor.parameter)];
-        const RowRange rows = rows_to_write(local.layout, content.ranks.replicate);
+        const RowRange rows = rows_to_write(local);
+        STFT_CHECK(local.value.scalar_type() == at::kFloat, "SHARDED parameters are written in fp32");
         const auto* data = static_cast<const std::byte*>(local.value.const_data_ptr());
         const int64_t first = (rows.first - local.layout.first_row) * local.layout.row_numel;
         const int64_t count = rows.count * local.layout.row_numel;
         writer.add_rows(std::move(entry), rows, {data + first * 4, static_cast<size_t>(count * 4)});
-      } else if (content.ranks.world.rank() == 0) {
+      } else if (content.world.rank() == 0) {
         std::vector<std::byte> bytes;
         attempt.run([&] { bytes = content.weights.source_of(file.module)->read(tensor.key); });
         writer.add_rows(std::move(entry), all_rows(tensor.shape), bytes);
@@ -92,7 +93,7 @@ uint64_t checksum_value(const std::string& text) {
 // Collective: every rank reads the files it wrote, so that no rank reads them all.
 std::vector<ManifestFile> describe_shards(const CheckpointContent& content, const std::string& directory,
                                           Attempt& attempt) {
-  dist::ProcessGroup& world = content.ranks.world;
+  dist::ProcessGroup& world = content.world;
   const auto names = files_of_rank(content, world.rank());
   const auto count = static_cast<int64_t>(names.size());
   if (count == 0) {
@@ -146,7 +147,7 @@ void seal(Manifest manifest, std::vector<ManifestFile> shards, const std::string
 }  // namespace
 
 void write_checkpoint(const CheckpointContent& content, const std::string& directory) {
-  dist::ProcessGroup& world = content.ranks.world;
+  dist::ProcessGroup& world = content.world;
   const bool is_first = world.rank() == 0;
   const std::string temporary = directory + ".tmp";
   Attempt attempt(world, "saving '" + directory + "'", temporary);
@@ -172,7 +173,7 @@ void write_checkpoint(const CheckpointContent& content, const std::string& direc
     attempt.agree();
     if (content.optimizer) {
       ShardedWriter writer(world, join(temporary, kOptimizerFolder), attempt);
-      add_optimizer(writer, *content.optimizer, content.engine, content.ranks.replicate);
+      add_optimizer(writer, *content.optimizer, content.engine);
       writer.finish();
     }
     auto shards = describe_shards(filled, temporary, attempt);

@@ -15,16 +15,11 @@
 
 namespace stft::checkpoint {
 
-struct CheckpointRanks {
-  dist::ProcessGroup& world;
-  dist::ProcessGroup& replicate;  // those that hold the same rows
-};
-
 struct CheckpointContent {
   const model::SentenceModel& model;
   const PretrainedWeights& weights;  // for the tensors that are carried
   shard::ShardEngine& engine;
-  CheckpointRanks ranks;
+  dist::ProcessGroup& world;
   std::optional<OptimizerSource> optimizer;  // none: the model only
   Manifest manifest;                         // type, step, recipe hash, metrics, score; the rest is filled in
   std::map<std::string, std::string> texts;  // file name -> content: run state, trainer state, recipe; from rank 0

@@ -23,7 +23,7 @@ std::optional<std::string> input_dtype(const model::ModelSpec& spec) {
 WholeTensors engine_tensors(shard::ShardEngine& engine, const PretrainedWeights& weights, bool is_writer) {
   return [&engine, &weights, is_writer](const PlannedFile& file, const PlannedTensor& tensor) -> WholeTensor {
     if (tensor.is_parameter) {
-      return {io::Dtype::kF32, engine.gather(tensor.parameter)};
+      return {io::Dtype::kF32, engine.gather(tensor.parameter).to(at::kFloat)};
     }
     return is_writer ? read_whole(*weights.source_of(file.module), tensor.key) : WholeTensor{};
   };

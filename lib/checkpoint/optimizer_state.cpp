@@ -96,16 +96,16 @@ std::vector<optim::Update> updates_of(const std::vector<shard::LocalParameter>& 
   return updates;
 }
 
-RowRange rows_to_write(const shard::ShardLayout& layout, const dist::ProcessGroup& replicas) {
+RowRange rows_to_write(const shard::LocalParameter& local) {
+  const shard::ShardLayout& layout = local.layout;
   if (layout.own_rows == 0) {
     return {layout.first_row, 0};
   }
-  const auto part = shard::shard_layout({layout.own_rows, layout.row_numel}, replicas.rank(), replicas.size());
+  const auto part = shard::shard_layout({layout.own_rows, layout.row_numel}, local.copy, local.copies);
   return {layout.first_row + part.first_row, part.own_rows};
 }
 
-void add_optimizer(ShardedWriter& writer, const OptimizerSource& source, shard::ShardEngine& engine,
-                   const dist::ProcessGroup& replicas) {
+void add_optimizer(ShardedWriter& writer, const OptimizerSource& source, shard::ShardEngine& engine) {
   const auto parameters = engine.local_parameters();
   const auto state = source.optimizer.state(updates_of(parameters, false));
   const auto steps = static_cast<float>(source.optimizer.steps());
@@ -114,7 +114,7 @@ void add_optimizer(ShardedWriter& writer, const OptimizerSource& source, shard::
     if (!local.parameter->is_trainable) {
       continue;
     }
-    const RowRange rows = rows_to_write(local.layout, replicas);
+    const RowRange rows = rows_to_write(local);
     const int64_t first = (rows.first - local.layout.first_row) * local.layout.row_numel;
     for (size_t i = 0; i < state.names.size(); ++i) {
       writer.add_rows({state_path(*local.parameter, state.names[i]), io::Dtype::kF32, local.parameter->shape}, rows,

@@ -17,8 +17,8 @@ namespace stft::checkpoint {
 // missing gradient is zeros when `needs_gradients`, else undefined.
 std::vector<optim::Update> updates_of(const std::vector<shard::LocalParameter>& parameters, bool needs_gradients);
 
-// Which of a parameter's own rows this rank writes when `replicas` ranks hold the same: each an even part.
-RowRange rows_to_write(const shard::ShardLayout& layout, const dist::ProcessGroup& replicas);
+// Which of a parameter's own rows this rank writes: of rows that several ranks hold each writes an even part.
+RowRange rows_to_write(const shard::LocalParameter& local);
 
 struct OptimizerSource {
   optim::Optimizer& optimizer;
@@ -27,8 +27,7 @@ struct OptimizerSource {
 };
 
 // Adds "optimizer.state.<name>.exp_avg" and so on, ".step", and the parameter groups (with weight decay, without).
-void add_optimizer(ShardedWriter& writer, const OptimizerSource& source, shard::ShardEngine& engine,
-                   const dist::ProcessGroup& replicas);
+void add_optimizer(ShardedWriter& writer, const OptimizerSource& source, shard::ShardEngine& engine);
 
 // Fills the optimizer's state for this rank's rows from `directory` (optimizer_0). A parameter without state there gets
 // zeros, as one that never had a gradient. UserError when a tensor has another shape.

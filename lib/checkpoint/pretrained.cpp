@@ -125,7 +125,7 @@ shard::RowSource PretrainedWeights::source() const {
                                           at::Tensor destination) {
     const ParameterSource& source = sources_[index.at(&parameter)];
     if (source.stored) {
-      read_rows_as_float(*source_of(parameter.module), source.key, {layout.first_row, layout.own_rows}, destination);
+      read_rows_into(*source_of(parameter.module), source.key, {layout.first_row, layout.own_rows}, destination);
     } else {
       initialise_dense(parameter, layout, spec_->modules[static_cast<size_t>(parameter.module)].dense, destination);
     }

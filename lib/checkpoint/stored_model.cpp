@@ -139,7 +139,7 @@ shard::RowSource StoredModel::rows() const {
       throw UserError(fmt::format("'{}': the tensor '{}' is missing or has another shape than the model's [{}]",
                                   directory_, key, fmt::join(parameter.shape, ", ")));
     }
-    read_rows_as_float(*found->second.source, found->second.key, {layout.first_row, layout.own_rows}, destination);
+    read_rows_into(*found->second.source, found->second.key, {layout.first_row, layout.own_rows}, destination);
   };
 }
 

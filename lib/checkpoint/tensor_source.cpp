@@ -96,7 +96,13 @@ RowRange all_rows(const std::vector<int64_t>& shape) {
   return {0, shape.empty() ? 1 : shape.front()};
 }
 
-void read_rows_as_float(const TensorSource& source, const std::string& key, RowRange rows, at::Tensor destination) {
+void read_rows_into(const TensorSource& source, const std::string& key, RowRange rows, at::Tensor destination) {
+  if (destination.scalar_type() != at::kFloat) {
+    auto wide = at::empty(destination.sizes(), at::kFloat);
+    read_rows_into(source, key, rows, wide);
+    destination.copy_(wide);
+    return;
+  }
   const auto found = source.find(key);
   STFT_CHECK(found.has_value(), "the tensor exists");
   if (found->dtype == io::Dtype::kF32) {

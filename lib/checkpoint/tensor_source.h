@@ -52,8 +52,8 @@ struct RowRange {
 // Every row of a tensor; a scalar is one.
 RowRange all_rows(const std::vector<int64_t>& shape);
 
-// Rows of a tensor of a weight dtype as fp32, into the flat `destination` of their count.
-void read_rows_as_float(const TensorSource& source, const std::string& key, RowRange rows, at::Tensor destination);
+// Rows of a tensor of a weight dtype into the flat `destination` of their count, cast to its dtype.
+void read_rows_into(const TensorSource& source, const std::string& key, RowRange rows, at::Tensor destination);
 
 // Of model.safetensors, or the files of its index, in `directory`. Mapped: a rank reads only the pages of its rows.
 // Errors of io::ModelWeights::open.

@@ -76,21 +76,23 @@ std::unique_ptr<ProcessGroup> ProcessGroup::single() {
 }
 
 std::unique_ptr<ProcessGroup> ProcessGroup::over_gloo(const Rendezvous& rendezvous, const Options& options) {
-  return over(rendezvous, options, false);
+  return over({rendezvous.impl().store, false}, options);
 }
 
 std::unique_ptr<ProcessGroup> ProcessGroup::over_nccl(const Rendezvous& rendezvous, const Options& options) {
-  return over(rendezvous, options, true);
+  return over({rendezvous.impl().store, true}, options);
 }
 
-std::unique_ptr<ProcessGroup> ProcessGroup::over(const Rendezvous& rendezvous, const Options& options, bool has_nccl) {
+std::unique_ptr<ProcessGroup> ProcessGroup::over(const Meeting& meeting, const Options& options) {
   STFT_CHECK(options.rank >= 0 && options.rank < options.world_size, "a rank outside its group");
   const auto store = [&](const char* suffix) {
-    return c10::make_intrusive<c10d::PrefixStore>(options.name + suffix, rendezvous.impl().store);
+    return c10::make_intrusive<c10d::PrefixStore>(options.name + suffix, meeting.store);
   };
   auto impl = std::make_unique<Impl>();
+  impl->meeting = meeting;
+  impl->options = options;
   try {
-    if (has_nccl) {
+    if (meeting.has_nccl) {
       impl->of_gpu = make_nccl_backend(store("/nccl"), options);
     }
     if (options.world_size == 1) {
@@ -105,6 +107,19 @@ std::unique_ptr<ProcessGroup> ProcessGroup::over(const Rendezvous& rendezvous, c
     throw_collective(("joining process group '" + options.name + "'").c_str(), options.rank, cause);
   }
   return std::unique_ptr<ProcessGroup>(new ProcessGroup(std::move(impl), options.rank, options.world_size));
+}
+
+std::unique_ptr<ProcessGroup> ProcessGroup::subgroup(const std::string& name, const std::vector<int64_t>& ranks) const {
+  const auto place = std::find(ranks.begin(), ranks.end(), rank_);
+  STFT_CHECK(place != ranks.end(), "a rank makes a group that it is not in");
+  if (ranks.size() == 1) {
+    return single();
+  }
+  Options options = impl_->options;
+  options.name += "/" + name;
+  options.rank = place - ranks.begin();
+  options.world_size = static_cast<int64_t>(ranks.size());
+  return over(impl_->meeting, options);
 }
 
 // Runs `start`, which issues the collective, and keeps its tensors alive until it is waited for.

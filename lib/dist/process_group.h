@@ -62,6 +62,10 @@ class ProcessGroup {
   // Throws UserError in a build without CUDA, SystemError without a GPU.
   static std::unique_ptr<ProcessGroup> over_nccl(const Rendezvous& rendezvous, const Options& options);
 
+  // Collective over `ranks` (of this group, ascending, this rank among them): a group of those alone, with the same
+  // backends and timeout. Groups that are made at the same time need different names.
+  std::unique_ptr<ProcessGroup> subgroup(const std::string& name, const std::vector<int64_t>& ranks) const;
+
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -84,7 +88,8 @@ class ProcessGroup {
 
  private:
   ProcessGroup(std::unique_ptr<Impl> impl, int64_t rank, int64_t size);
-  static std::unique_ptr<ProcessGroup> over(const Rendezvous& rendezvous, const Options& options, bool has_nccl);
+  struct Meeting;
+  static std::unique_ptr<ProcessGroup> over(const Meeting& meeting, const Options& options);
 
   std::unique_ptr<Impl> impl_;  // null for a group of one
   int64_t rank_ = 0;

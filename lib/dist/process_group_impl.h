@@ -19,8 +19,16 @@ BackendPointer make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, c
 // The same over NCCL. Throws UserError in a build without CUDA, SystemError when there is no GPU.
 BackendPointer make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, const ProcessGroup::Options& options);
 
+// Where the ranks of a group meet, and what they talk over.
+struct ProcessGroup::Meeting {
+  c10::intrusive_ptr<c10d::Store> store;
+  bool has_nccl = false;
+};
+
 // A backend works on the tensors of its own memory only.
 struct ProcessGroup::Impl {
+  Meeting meeting;
+  Options options;
   BackendPointer of_cpu;
   BackendPointer of_gpu;  // null in a group over Gloo alone
 

@@ -19,6 +19,8 @@ struct Parameter {
   std::vector<int64_t> shape;  // at least one dimension
   bool is_trainable = true;
   bool has_weight_decay = true;  // false for biases and normalization weights
+  // What the value is kept in between uses: a trainable parameter in fp32, a frozen one as its file has it.
+  at::ScalarType stored_dtype = at::kFloat;
   at::Tensor leaf;               // fp32
 
   int64_t numel() const;

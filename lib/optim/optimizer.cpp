@@ -28,6 +28,13 @@ class AdamW final : public Optimizer {
     }
     return state;
   }
+  int64_t state_bytes() const override {
+    int64_t sum = 0;
+    for (const Moments& moments : moments_) {
+      sum += static_cast<int64_t>(moments.first.nbytes() + moments.second.nbytes());
+    }
+    return sum;
+  }
   int64_t steps() const override { return step_count_; }
   void set_steps(int64_t steps) override { step_count_ = steps; }
 
@@ -95,6 +102,7 @@ class Sgd final : public Optimizer {
   OptimizerState state(const std::vector<Update>& updates) override {
     return {{}, std::vector<std::vector<at::Tensor>>(updates.size())};
   }
+  int64_t state_bytes() const override { return 0; }
   int64_t steps() const override { return step_count_; }
   void set_steps(int64_t steps) override { step_count_ = steps; }
 

@@ -31,6 +31,8 @@ class Optimizer {
 
   // The state of the tensors of `updates`; zeros when there was no step yet.
   virtual OptimizerState state(const std::vector<Update>& updates) = 0;
+  // Bytes of the state so far; nothing is made for it.
+  virtual int64_t state_bytes() const = 0;
   // Steps taken so far; they correct the moments' bias.
   virtual int64_t steps() const = 0;
   virtual void set_steps(int64_t steps) = 0;

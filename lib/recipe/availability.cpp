@@ -106,19 +106,10 @@ bool is_available(model::PoolingMode mode) {
 }
 
 std::vector<Refusal> sharding_refusals(const shard::ShardConfig& s) {
-  using shard::Strategy;
-  const bool is_reduced = s.param_dtype.value_or(shard::ParamDtype::kFp32) != shard::ParamDtype::kFp32;
+  // fp16 needs its losses scaled.
   return {
-      {"sharding.strategy", s.strategy != Strategy::kFullShard && s.strategy != Strategy::kNoShard,
-       name_of(kStrategies, s.strategy)},
-      {"sharding.reshard_after_forward", s.reshard_after_forward_size.has_value(), "an integer"},
-      {"sharding.reshard_after_forward", s.reshard_after_forward == false, "false"},
-      {"sharding.hybrid_shard_size", s.hybrid_shard_size.has_value(), "hybrid sharding"},
-      {"sharding.cpu_offload", s.cpu_offload, "CPU offload"},
-      {"sharding.prefetch", s.prefetch > 1, "more than one group gathered ahead"},
-      {"sharding.param_dtype", is_reduced, name_of(kParamDtypes, s.param_dtype.value_or(shard::ParamDtype::kFp32))},
-      {"sharding.reduce_dtype", s.reduce_dtype != shard::ParamDtype::kFp32, name_of(kParamDtypes, s.reduce_dtype)},
-      {"sharding.wrap", s.wrap == shard::WrapKind::kModules, "a list of modules"},
+      {"sharding.param_dtype", s.param_dtype == shard::ParamDtype::kFp16, "fp16"},
+      {"sharding.reduce_dtype", s.reduce_dtype == shard::ParamDtype::kFp16, "fp16"},
   };
 }
 
@@ -148,7 +139,6 @@ std::vector<Refusal> train_refusals(const TrainConfig& t, const optim::OptimConf
       {"train.optim", o.optim == optim::OptimizerType::kAdamW8bit, name_of(kOptimizers, o.optim)},
       {"train.learning_rate_mapping", !o.learning_rate_mapping.empty(), "learning_rate_mapping"},
       {"train.lr_scheduler_type", !has_schedule, name_of(kSchedules, o.lr_scheduler_type)},
-      {"train.bf16", t.bf16, "bf16"},
       {"train.gradient_checkpointing", t.gradient_checkpointing, "gradient checkpointing"},
       {"train.on_nonfinite", t.on_nonfinite != OnNonfinite::kStop, name_of(kOnNonfinites, t.on_nonfinite)},
       {"train.batch_sampler", t.batch_sampler != BatchSampler::kBatchSampler, name_of(kBatchSamplers, t.batch_sampler)},

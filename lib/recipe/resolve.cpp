@@ -29,12 +29,25 @@ std::string check_global_batch(const Recipe& recipe, int64_t world_size) {
 }
 
 std::string check_hybrid_size(const Recipe& recipe, int64_t world_size) {
-  const int64_t size = recipe.sharding.hybrid_shard_size.value_or(1);
+  const bool is_hybrid = recipe.sharding.strategy == shard::Strategy::kHybridShard;
+  const int64_t size = is_hybrid ? recipe.sharding.hybrid_shard_size.value_or(1) : 1;
   if (world_size % size == 0) {
     return {};
   }
   return where(recipe, "sharding.hybrid_shard_size") + ": " + std::to_string(world_size) +
          " rank(s) do not divide into groups of " + std::to_string(size);
+}
+
+std::string check_part_size(const Recipe& recipe, int64_t world_size) {
+  const shard::ShardConfig& sharding = recipe.sharding;
+  const bool is_hybrid = sharding.strategy == shard::Strategy::kHybridShard;
+  const int64_t ranks = is_hybrid ? sharding.hybrid_shard_size.value_or(world_size) : world_size;
+  const int64_t part = sharding.reshard_after_forward_size.value_or(ranks);
+  if (part >= ranks || ranks % part == 0) {
+    return {};
+  }
+  return where(recipe, "sharding.reshard_after_forward") + ": the " + std::to_string(ranks) +
+         " rank(s) that shard do not divide into groups of " + std::to_string(part);
 }
 
 }  // namespace
@@ -44,7 +57,8 @@ Recipe resolve(Recipe recipe, int64_t world_size) {
     throw UserError("the number of ranks must be at least 1, found " + std::to_string(world_size));
   }
   std::string problems;
-  for (const std::string& problem : {check_global_batch(recipe, world_size), check_hybrid_size(recipe, world_size)}) {
+  for (const std::string& problem : {check_global_batch(recipe, world_size), check_hybrid_size(recipe, world_size),
+                                     check_part_size(recipe, world_size)}) {
     if (!problem.empty()) {
       problems.append(problems.empty() ? "" : "\n").append(problem);
     }

@@ -167,14 +167,24 @@ void check_sharding(const shard::ShardConfig& sharding, Diagnostics& diagnostics
   const std::string key = "sharding.reshard_after_forward";
   const bool is_true = sharding.reshard_after_forward == true || sharding.reshard_after_forward_size.has_value();
   const bool is_false = sharding.reshard_after_forward == false;
-  if (sharding.strategy == Strategy::kNoShard && (is_true || is_false)) {
+  const bool is_given = is_true || is_false;
+  if (sharding.strategy == Strategy::kNoShard && is_given) {
     diagnostics.add(key, "contradicts strategy no_shard, which has nothing to reshard");
+  }
+  if (sharding.strategy == Strategy::kAuto && is_given) {
+    diagnostics.add(key, "contradicts strategy auto, which chooses it");
   }
   if (sharding.strategy == Strategy::kShardGradOp && is_true) {
     diagnostics.add(key, "contradicts strategy shard_grad_op, which keeps parameters after the forward");
   }
   if (sharding.strategy == Strategy::kFullShard && is_false && diagnostics.is_given("sharding.strategy")) {
     diagnostics.add(key, "contradicts strategy full_shard; false is shard_grad_op");
+  }
+  if (sharding.reshard_after_forward_size == 1) {
+    diagnostics.add(key, "1 would keep every parameter; that is strategy shard_grad_op");
+  }
+  if (sharding.hybrid_shard_size && sharding.strategy != Strategy::kHybridShard) {
+    diagnostics.add("sharding.hybrid_shard_size", "belongs to strategy hybrid_shard");
   }
 }
 

@@ -1,7 +1,6 @@
 #include "shard/checksum.h"
 
-#include <bit>
-#include <cstring>
+#include "base/error.h"
 
 namespace stft::shard {
 namespace {
@@ -21,17 +20,28 @@ uint64_t name_hash(const model::Parameter& parameter) {
   return hash;
 }
 
+template <typename Bits>
+uint64_t sum_of_hashes(uint64_t start, const at::Tensor& rows) {
+  const auto* values = static_cast<const Bits*>(rows.const_data_ptr());
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < rows.numel(); ++i) {
+    sum += mix((start + static_cast<uint64_t>(i)) * 0x9E3779B97F4A7C15ULL ^ uint64_t{values[i]});
+  }
+  return sum;
+}
+
 }  // namespace
 
 uint64_t checksum_rows(const model::Parameter& parameter, const ShardLayout& layout, const at::Tensor& rows) {
   const uint64_t start = name_hash(parameter) + static_cast<uint64_t>(layout.first_row * layout.row_numel);
-  const auto* values = rows.data_ptr<float>();
-  uint64_t sum = 0;
-  for (int64_t i = 0; i < layout.own_numel(); ++i) {
-    const auto bits = uint64_t{std::bit_cast<uint32_t>(values[i])};
-    sum += mix((start + static_cast<uint64_t>(i)) * 0x9E3779B97F4A7C15ULL ^ bits);
+  switch (rows.element_size()) {
+    case 4:
+      return sum_of_hashes<uint32_t>(start, rows);
+    case 2:
+      return sum_of_hashes<uint16_t>(start, rows);
+    default:
+      throw_internal("an element has 4 or 2 bytes", "");
   }
-  return sum;
 }
 
 }  // namespace stft::shard

@@ -23,8 +23,13 @@ struct ShardConfig {
   std::optional<ParamDtype> param_dtype;  // unset: from train.bf16
   ParamDtype reduce_dtype = ParamDtype::kFp32;
   WrapKind wrap = WrapKind::kAuto;
+  std::vector<std::string> wrap_modules;  // with kModules: module name suffixes
+
+  // Not in the recipe. Bytes are those of the gathered parameters.
   int64_t own_group_bytes = int64_t{16} << 20;  // a parameter of this size or more is a group of its own
-  std::vector<std::string> wrap_modules;        // with kModules: module name suffixes
+  int64_t min_unit_bytes = int64_t{16} << 20;   // with kAuto: blocks are merged until they are worth a collective
+  // Parameter name suffixes: every rank keeps these parameters whole and their gradients are all-reduced.
+  std::vector<std::string> whole_parameters;
 };
 
 }  // namespace stft::shard

@@ -1,5 +1,5 @@
 // The sharding engine: drives the groups of a model through forward and backward (after PyTorch's FSDP2; Zhao et al.,
-// "PyTorch FSDP", VLDB 2023).
+// "PyTorch FSDP", VLDB 2023). README.md in this folder draws a group's life.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "dist/process_group.h"
 #include "model/block_hooks.h"
-#include "model/sentence_model.h"
+#include "model/parameter.h"
+#include "shard/memory_use.h"
 #include "shard/shard_config.h"
 #include "shard/shard_group.h"
 
@@ -24,21 +24,28 @@ namespace stft::shard {
 struct EngineMesh {
   dist::ProcessGroup& shard;
   dist::ProcessGroup& replicate;
-  at::Device device = at::kCPU;  // where shards, leaves and gradients are
+  dist::ProcessGroup* part = nullptr;  // reshard_after_forward as an integer: so many neighbours within `shard`
+  at::Device device = at::kCPU;        // where leaves and gradients are, and the shards unless offloaded
+};
+
+// What is sharded, borrowed: the leaves are taken over.
+struct EngineModel {
+  model::ParameterTable& parameters;
+  const std::vector<model::Block>& blocks;
 };
 
 // Gives this rank's rows of a parameter: writes rows [first_row, first_row + rows) of the whole tensor to the flat
-// `destination`.
+// `destination`, in its dtype.
 using RowSource = std::function<void(const model::Parameter&, const ShardLayout&, at::Tensor destination)>;
 
 class ShardEngine final : public model::BlockObserver {
  public:
-  // Takes over the leaves of `model`, which must outlive the engine. One group a block, besides one for each parameter
-  // of config.own_group_bytes or more: alone in its group it is gathered into its leaf and reduced without a copy.
-  ShardEngine(model::SentenceModel& model, EngineMesh mesh, const ShardConfig& config);
+  // Everything that is borrowed must outlive the engine. `config` has no problem with its wrap (wrap_problem); its
+  // strategy matters only in what becomes of the leaves after the forward, since the mesh says how they are cut.
+  ShardEngine(EngineModel model, EngineMesh mesh, const ShardConfig& config);
   ~ShardEngine() override;
 
-  // Fills every shard from `source`; a rank is asked for its own rows only.
+  // Fills every shard from `source`; a rank is asked for its own rows only. Gathered leaves are freed.
   void fill(const RowSource& source);
 
   // model::BlockObserver. Collective: all ranks run the same blocks in the same order, with or without gradient alike.
@@ -52,16 +59,25 @@ class ShardEngine final : public model::BlockObserver {
   void clear_gradients();
 
   // This rank's part of every parameter, in the table's order.
-  std::vector<LocalParameter> local_parameters();
+  std::vector<LocalParameter> local_parameters() const;
 
-  // Collective: the whole tensor of parameter `index` of the table on every rank; one parameter at a time in memory.
+  // Collective: the whole tensor of parameter `index` of the table on every rank, in its stored dtype; one parameter at
+  // a time in memory.
   at::Tensor gather(int64_t index);
 
-  // Collective: gathers every group and keeps it until the guard ends; forward passes meanwhile communicate nothing, so
-  // ranks may run different numbers of them.
+  // Collective: every group is gathered; forwards after it gather what their own end freed again.
+  void unshard_all();
+  void reshard_all();
+
+  // Until the guard ends no group is freed, so that nothing is gathered twice: for several forwards and backwards
+  // between two changes of the parameters. Its end frees them all.
   class KeepUnsharded {
    public:
-    explicit KeepUnsharded(ShardEngine& engine);
+    enum class Gather {
+      kNow,  // Collective, all groups at once; forwards then communicate nothing, so ranks may run different numbers
+      kWhenUsed  // each group by the first forward that needs it
+    };
+    explicit KeepUnsharded(ShardEngine& engine, Gather gather = Gather::kNow);
     ~KeepUnsharded();
     KeepUnsharded(const KeepUnsharded&) = delete;
     KeepUnsharded& operator=(const KeepUnsharded&) = delete;
@@ -70,37 +86,51 @@ class ShardEngine final : public model::BlockObserver {
     ShardEngine& engine_;
   };
 
-  // Collective: a checksum of all parameters that does not depend on the number of ranks.
+  // After an exception in the middle of a step, when all ranks have come here: nothing is under way or gathered and
+  // there are no gradients. The parameters are as they were.
+  void reset();
+
+  // Collective over the shard group: a checksum of all parameters that does not depend on the number of ranks.
   uint64_t parameters_checksum();
+
+  // This rank's collectives so far.
+  dist::CollectiveCounts counts() const;
+  // Of this rank: from the sizes alone, and what the tensors had. `keeps_whole_gradients`: gradients of several
+  // micro-batches are kept before their reduction.
+  MemoryUse planned_memory(bool keeps_whole_gradients) const;
+  MemoryUse measured_memory() const;
 
   const std::vector<std::unique_ptr<ShardGroup>>& groups() const { return groups_; }
 
  private:
-  struct BlockState {
-    size_t first_group = 0;
-    size_t end_group = 0;
-    bool is_read_by_backward = true;
+  struct Unit {
+    int64_t first_block = 0, end_block = 0;
+    UnitGroups range;
     int64_t pending_backwards = 0;  // forwards with gradient whose backward has not passed
   };
-  void add_group(const std::string& name, const std::vector<int64_t>& parameters);
   template <typename Action>
-  void for_groups(size_t block, Action&& action);
-  void start_unshard(size_t block);
-  void finish_unshard(size_t block);
-  void reshard(size_t block);
-  void pre_backward(size_t block);
-  void post_backward(size_t block);
+  void for_groups(size_t unit, Action&& action);
+  bool is_last(size_t unit) const { return unit + 1 == units_.size(); }
+  void start_unshard(size_t unit);
+  void finish_unshard(size_t unit);
+  void release(size_t unit);
+  void pre_backward(size_t unit);
+  void post_backward(size_t unit);
+  void reduce(size_t unit);
   void final_callback();
 
-  model::SentenceModel& model_;
+  EngineModel model_;
   EngineMesh mesh_;
-  bool prefetches_ = true;
+  GatherSchedule schedule_;
+  MemoryMeter meter_;
   std::vector<std::unique_ptr<ShardGroup>> groups_;
-  std::vector<BlockState> blocks_;
+  std::vector<Unit> units_;
+  std::vector<size_t> unit_of_block_;
   std::vector<std::pair<size_t, int64_t>> place_of_parameter_;  // table index -> group, index in group
   bool has_gradient_sync_ = true;
   bool keeps_unsharded_ = false;
   bool is_callback_queued_ = false;
+  int64_t gradient_peak_ = 0;
 };
 
 }  // namespace stft::shard

@@ -1,11 +1,63 @@
 #include "train/mesh.h"
 
-#include <utility>
+#include <fmt/format.h>
 
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
 #include "dist/rendezvous.h"
 
 namespace stft::train {
 namespace {
+
+// `count` ranks from `first` on, `stride` apart.
+std::vector<int64_t> rank_list(int64_t first, int64_t count, int64_t stride) {
+  std::vector<int64_t> ranks;
+  for (int64_t i = 0; i < count; ++i) {
+    ranks.push_back(first + i * stride);
+  }
+  return ranks;
+}
+
+}  // namespace
+
+// All ranks make the groups in the same order.
+Mesh::Mesh(std::unique_ptr<dist::ProcessGroup> world, const shard::MeshShape& shape) : world_(std::move(world)) {
+  const int64_t size = world_->size();
+  const int64_t rank = world_->rank();
+  STFT_CHECK(shape.shard * shape.replicate == size, "the mesh has as many places as there are ranks");
+  const int64_t copy = rank / shape.shard;
+  const int64_t place = rank % shape.shard;
+  if (shape.shard != size) {
+    own_shard_ = world_->subgroup(fmt::format("shard-{}", copy), rank_list(copy * shape.shard, shape.shard, 1));
+  }
+  if (shape.replicate != size || size == 1) {
+    own_replicate_ =
+        world_->subgroup(fmt::format("replicate-{}", place), rank_list(place, shape.replicate, shape.shard));
+  }
+  if (shape.part > 1) {
+    const int64_t first = rank / shape.part * shape.part;
+    part_ = world_->subgroup(fmt::format("part-{}", first), rank_list(first, shape.part, 1));
+  }
+  shard_ = own_shard_ ? own_shard_.get() : world_.get();
+  replicate_ = own_replicate_ ? own_replicate_.get() : world_.get();
+}
+
+dist::CollectiveCounts Mesh::counts() const {
+  dist::CollectiveCounts sum;
+  for (const dist::ProcessGroup* group :
+       std::array{world_.get(), own_shard_.get(), own_replicate_.get(), part_.get()}) {
+    if (group != nullptr) {
+      sum.all_gathers += group->counts().all_gathers;
+      sum.reduce_scatters += group->counts().reduce_scatters;
+      sum.all_reduces += group->counts().all_reduces;
+      sum.bytes += group->counts().bytes;
+    }
+  }
+  return sum;
+}
 
 // The ranks are on one machine and talk over loopback.
 std::unique_ptr<dist::ProcessGroup> join_world(const dist::RankInfo& info, const dist::LaunchConfig& launch) {
@@ -26,15 +78,5 @@ std::unique_ptr<dist::ProcessGroup> join_world(const dist::RankInfo& info, const
   options.timeout_s = launch.timeout_s;
   return dist::ProcessGroup::over_gloo(dist::Rendezvous::tcp(store), options);
 }
-
-}  // namespace
-
-Mesh::Mesh(const dist::RankInfo& info, const dist::LaunchConfig& launch, shard::Strategy strategy)
-    : Mesh(join_world(info, launch), strategy) {}
-
-Mesh::Mesh(std::unique_ptr<dist::ProcessGroup> world, shard::Strategy strategy)
-    : world_(std::move(world)),
-      single_(dist::ProcessGroup::single()),
-      is_sharded_(strategy == shard::Strategy::kFullShard) {}
 
 }  // namespace stft::train

@@ -1,7 +1,6 @@
 #include "train/reporter.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,20 +11,18 @@
 #include "eval/ir_metrics.h"
 #include "io/directory.h"
 #include "io/file.h"
+#include "recipe/choices.h"
 #include "train/console.h"
+#include "train/memory_report.h"
 
 namespace stft::train {
 namespace {
 
-const char* strategy_name(shard::Strategy strategy) {
-  return strategy == shard::Strategy::kFullShard ? "full_shard" : "no_shard";
-}
-
-// Of this process, so far.
-double peak_resident_bytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024;
+// "full_shard", "hybrid_shard (2 x 4)": what the run does, auto resolved.
+std::string strategy_name(Run& run) {
+  const std::string name = recipe::name_of(recipe::kStrategies, run.sharding.strategy);
+  const bool is_hybrid = run.sharding.strategy == shard::Strategy::kHybridShard;
+  return is_hybrid ? fmt::format("{} ({} x {})", name, run.mesh->replicate().size(), run.mesh->shard().size()) : name;
 }
 
 int64_t trainable_parameters(const model::ParameterTable& table) {
@@ -77,6 +74,7 @@ void Reporter::start(const RunState& state) {
   const int64_t micro_rows = std::min(train.per_device_train_batch_size * ranks, run_.dataset->size());
   const int64_t trainable = trainable_parameters(run_.model->parameters());
   const std::string checksum = fmt::format("{:016x}", run_.engine->parameters_checksum());
+  const auto memory = planned_memory(run_);
   if (!is_writer_) {
     return;
   }
@@ -89,6 +87,8 @@ void Reporter::start(const RunState& state) {
     }
     fields.emplace_back("total_steps", run_.plan->total_steps());
     fields.emplace_back("step", state.position.step);
+    fields.emplace_back("strategy", strategy_name(run_));
+    fields.emplace_back("memory", memory);
     if (run_.resumed) {
       fields.emplace_back("resumed_from",
                           std::filesystem::path(run_.resumed->checkpoint).lexically_normal().filename().string());
@@ -98,7 +98,7 @@ void Reporter::start(const RunState& state) {
   log::info(fmt::format("model {}: {} trainable parameters, at most {} tokens a text", run_.recipe.model.name_or_path,
                         format_count(trainable), run_.model->max_seq_length()));
   log::info(fmt::format("data {}: {} rows; {} ranks, {}; {} steps of {} rows{}", run_.dataset->name(),
-                        format_count(run_.dataset->size()), ranks, strategy_name(run_.recipe.sharding.strategy),
+                        format_count(run_.dataset->size()), ranks, strategy_name(run_),
                         format_count(run_.plan->total_steps()), micro_rows * train.gradient_accumulation_steps,
                         ranks_candidates ? fmt::format(", {} candidates per anchor", candidates) : ""));
   tell_about_batches(ranks_candidates, ranks_candidates ? candidates : micro_rows, train.gradient_accumulation_steps);
@@ -123,6 +123,7 @@ void Reporter::progress(const RunState& state, const StepReport& step, bool is_m
 void Reporter::log_step(RunState& state, const StepReport& step) {
   const LogTotals& since = state.since_log;
   const double loss = since.loss_sum / static_cast<double>(since.steps);
+  const auto memory = measured_memory(run_);
   if (log_) {
     log_->write("step", {{"step", state.position.step},
                          {"epoch", state.epoch},
@@ -131,7 +132,7 @@ void Reporter::log_step(RunState& state, const StepReport& step) {
                          {"learning_rate", step.learning_rate},
                          {"samples_per_s", per_second(since.rows, since.seconds)},
                          {"tokens_per_s", per_second(since.tokens, since.seconds)},
-                         {"memory", Metrics{{"peak_resident_bytes", peak_resident_bytes()}}}});
+                         {"memory", memory}});
   }
   state.history.push_back({{"epoch", state.epoch},
                            {"grad_norm", number(step.result.grad_norm)},

@@ -29,7 +29,7 @@ class Reporter {
   void start(const RunState& state);
   // The live line, or a plain one when the step is a milestone.
   void progress(const RunState& state, const StepReport& step, bool is_milestone);
-  // The "step" event. Adds to the state's history and starts its totals anew.
+  // Collective: the "step" event with the ranks' memory. Adds to the state's history and starts its totals anew.
   void log_step(RunState& state, const StepReport& step);
   void evaluating(const RunState& state);
   // The "eval" event, the CSV rows, the table. Adds to the history.

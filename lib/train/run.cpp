@@ -13,10 +13,12 @@
 #include "checkpoint/stored_model.h"
 #include "io/directory.h"
 #include "io/file.h"
+#include "shard/unit_plan.h"
 #include "train/batch_options.h"
 #include "train/console.h"
 #include "train/evaluation.h"
 #include "train/loaded_model.h"
+#include "train/sharding_choice.h"
 
 namespace stft::train {
 namespace {
@@ -127,6 +129,7 @@ void read_model_and_evaluators(Run& run) {
   check_model_fits(run);
   run.evaluators = make_evaluators(r, *run.model, *run.tokenizer);
   run.weights = std::make_unique<checkpoint::PretrainedWeights>(checkpoint::PretrainedWeights::open(*run.model));
+  check_wrap(run);
 }
 
 // Everything that comes from the recipe's files, short of the weights' values.
@@ -139,9 +142,23 @@ Run read_inputs(recipe::Recipe recipe, int64_t ranks, const data::Position& star
   return run;
 }
 
-std::unique_ptr<shard::ShardEngine> make_engine(Run& run) {
-  return std::make_unique<shard::ShardEngine>(*run.model, shard::EngineMesh{run.mesh->shard(), run.mesh->replicate()},
-                                              run.recipe.sharding);
+// Collective: the ranks' groups and the engine over them.
+void make_engine(Run& run, std::unique_ptr<dist::ProcessGroup> world) {
+  const int64_t memory = memory_per_rank(*world);
+  const int64_t ranks = world->size();
+  run.sharding = sharding_of(run.recipe, *run.model, ranks, memory);
+  // The ranks are on one machine.
+  run.mesh = std::make_unique<Mesh>(std::move(world), shard::mesh_shape(run.sharding, ranks, ranks));
+  run.engine = std::make_unique<shard::ShardEngine>(
+      shard::EngineModel{run.model->parameters(), run.model->blocks()},
+      shard::EngineMesh{run.mesh->shard(), run.mesh->replicate(), run.mesh->part()}, run.sharding);
+  run.reduces_every_micro_batch = !keeps_whole_gradients(run.recipe, *run.engine, run.sharding, memory);
+}
+
+void check_wrap(const Run& run) {
+  if (const auto problem = shard::wrap_problem(run.model->parameters(), run.model->blocks(), run.recipe.sharding)) {
+    throw UserError(recipe::where(run.recipe, "sharding.wrap") + ": " + *problem);
+  }
 }
 
 std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
@@ -211,34 +228,32 @@ void check_inputs(const recipe::Recipe& recipe, int64_t ranks) {
   tell_about_data(read_inputs(recipe, ranks, {}));
 }
 
-Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh) {
+Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world) {
   Run run;
   run.recipe = std::move(recipe);
-  run.mesh = std::move(mesh);
   read_model_and_evaluators(run);
-  if (run.mesh->world().rank() == 0) {
+  if (world->rank() == 0) {
     tell_about_data(run);
   }
-  run.engine = make_engine(run);
+  make_engine(run, std::move(world));
   run.engine->fill(run.weights->source());
   return run;
 }
 
-Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh, std::optional<ResumePoint> resumed) {
+Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world, std::optional<ResumePoint> resumed) {
   const data::Position start = resumed ? resumed->state.position : data::Position{};
-  Run run = read_inputs(std::move(recipe), mesh->world().size(), start);
+  Run run = read_inputs(std::move(recipe), world->size(), start);
   run.resumed = std::move(resumed);
   run.data_fingerprint = run.dataset->fingerprint();
   if (run.resumed && run.resumed->state.data_fingerprint != run.data_fingerprint) {
     throw UserError(fmt::format("{}: the rows are not those that '{}' was trained on",
                                 recipe::where(run.recipe, "data.train.0.path"), run.resumed->checkpoint));
   }
-  run.mesh = std::move(mesh);
   const recipe::Recipe& r = run.recipe;
-  if (run.mesh->world().rank() == 0) {
+  if (world->rank() == 0) {
     tell_about_data(run);
   }
-  run.engine = make_engine(run);
+  make_engine(run, std::move(world));
   run.optimizer = optim::make_optimizer(r.optim);
   if (run.resumed) {
     const auto stored = checkpoint::StoredModel::open(run.resumed->checkpoint);

@@ -34,7 +34,9 @@ struct Run {
   std::unique_ptr<model::SentenceModel> model;
   std::vector<std::unique_ptr<eval::Evaluator>> evaluators;
   std::unique_ptr<checkpoint::PretrainedWeights> weights;
+  shard::ShardConfig sharding;  // the recipe's, with what it leaves open
   std::unique_ptr<shard::ShardEngine> engine;
+  bool reduces_every_micro_batch = true;  // else once a step, with whole gradients kept in between
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<data::BatchLoader> loader;
@@ -43,13 +45,14 @@ struct Run {
 // Collective: from a resolved recipe and the ranks to a run that is ready for its first step; weights are filled, each
 // rank reading its own rows: from the model, or from the checkpoint with the optimizer's state. UserError for what the
 // recipe's files turn out to be (among them: no step to train) and for a checkpoint that does not fit them.
-Run assemble(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh, std::optional<ResumePoint> resumed = std::nullopt);
+Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world,
+             std::optional<ResumePoint> resumed = std::nullopt);
 
 // How texts lie in a forward pass.
 model::Layout layout_of(recipe::Packing packing);
 
 // Collective: the part of a run that evaluates: tokenizer, model with its weights, evaluators, engine.
-Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<Mesh> mesh);
+Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world);
 
 // Validates everything that the recipe's files hold, as assemble() would, without ranks and without reading weights.
 void check_inputs(const recipe::Recipe& recipe, int64_t ranks);

@@ -1,6 +1,7 @@
 #include "train/run_log.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cerrno>
 #include <charconv>
@@ -34,6 +35,14 @@ std::string metrics_object(const Metrics& metrics) {
   return text + "}";
 }
 
+std::string lists_object(const IntegerLists& lists) {
+  std::string text = "{";
+  for (const auto& [key, values] : lists) {
+    text += fmt::format("{}{}: [{}]", text.size() > 1 ? ", " : "", quoted(key), fmt::join(values, ", "));
+  }
+  return text + "}";
+}
+
 std::string to_json(const LogValue& value) {
   if (const auto* real = std::get_if<double>(&value)) {
     return number(*real);
@@ -43,6 +52,9 @@ std::string to_json(const LogValue& value) {
   }
   if (const auto* text = std::get_if<std::string>(&value)) {
     return quoted(*text);
+  }
+  if (const auto* lists = std::get_if<IntegerLists>(&value)) {
+    return lists_object(*lists);
   }
   return metrics_object(std::get<Metrics>(value));
 }

@@ -12,9 +12,10 @@
 
 namespace stft::train {
 
-// A number (9 significant digits; null when not finite), an integer, a text, or metrics as one object.
+// A number (9 significant digits; null when not finite), an integer, a text, or one object of metrics or of lists.
 using Metrics = eval::NamedValues;
-using LogValue = std::variant<double, int64_t, std::string, Metrics>;
+using IntegerLists = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+using LogValue = std::variant<double, int64_t, std::string, Metrics, IntegerLists>;
 using LogFields = std::vector<std::pair<std::string, LogValue>>;
 
 class RunLog {

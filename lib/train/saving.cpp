@@ -45,8 +45,7 @@ void remove_old(const recipe::Recipe& recipe, const SaveRequest& request) {
 
 void save_checkpoint(Run& run, const SaveRequest& request) {
   const std::string name = checkpoint::checkpoint_name(request.state.position.step);
-  checkpoint::CheckpointContent content{
-      *run.model, *run.weights, *run.engine, {run.mesh->world(), run.mesh->replicate()}, std::nullopt, {}, {}};
+  checkpoint::CheckpointContent content{*run.model, *run.weights, *run.engine, run.mesh->world(), std::nullopt, {}, {}};
   if (request.with_optimizer) {
     content.optimizer.emplace(checkpoint::OptimizerSource{*run.optimizer, run.recipe.optim,
                                                           run.schedule->learning_rate(request.state.position.step)});

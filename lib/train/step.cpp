@@ -22,11 +22,11 @@ struct Totals {
   double stop_requests = 0;
 };
 
-// Collective. A replica's gradients count once.
+// Collective.
 Totals reduce_totals(Totals local, Mesh& mesh) {
   auto values = at::empty({4}, at::kDouble);
   values.data_ptr<double>()[0] = local.loss;
-  values.data_ptr<double>()[1] = mesh.replicate().rank() == 0 ? local.squared_norm : 0.0;
+  values.data_ptr<double>()[1] = local.squared_norm;
   values.data_ptr<double>()[2] = local.tokens;
   values.data_ptr<double>()[3] = local.stop_requests;
   mesh.world().all_reduce_sum(values).wait();
@@ -79,10 +79,13 @@ StepResult StepRunner::run(const data::LocalStep& step, double learning_rate,
                            const std::function<bool()>& is_stop_requested) {
   Totals local;
   local.loss = accumulate(step);
-  const auto updates = checkpoint::updates_of(engine_.local_parameters(), true);
+  const auto parameters = engine_.local_parameters();
+  const auto updates = checkpoint::updates_of(parameters, true);
   std::vector<at::Tensor> gradients;
-  for (const optim::Update& update : updates) {
-    gradients.push_back(update.gradient);
+  for (const shard::LocalParameter& parameter : parameters) {
+    if (parameter.gradient.defined() && parameter.copy == 0) {  // what several ranks hold counts once
+      gradients.push_back(parameter.gradient);
+    }
   }
   local.squared_norm = optim::squared_norm(gradients);
   for (const auto& batch : step.micro_batches) {

@@ -19,14 +19,14 @@
 namespace stft::train {
 namespace {
 
-StepOptions step_options(const recipe::Recipe& recipe) {
+StepOptions step_options(const Run& run) {
+  const recipe::Recipe& recipe = run.recipe;
   StepOptions options;
   options.seed = recipe.run.seed;
   options.loss = recipe.loss;
   options.max_grad_norm = recipe.optim.max_grad_norm;
   options.layout = layout_of(recipe.train.packing);
-  // Whole gradients between micro-batches cost what full_shard is there to save.
-  options.reduces_every_micro_batch = recipe.sharding.strategy == shard::Strategy::kFullShard;
+  options.reduces_every_micro_batch = run.reduces_every_micro_batch;
   return options;
 }
 
@@ -41,7 +41,7 @@ int64_t interval(double value, int64_t total_steps) {
 Trainer::Trainer(Run& run, std::function<bool()> is_stop_requested)
     : run_(run),
       is_stop_requested_(std::move(is_stop_requested)),
-      runner_(*run.model, *run.engine, *run.optimizer, *run.mesh, step_options(run.recipe)),
+      runner_(*run.model, *run.engine, *run.optimizer, *run.mesh, step_options(run)),
       evaluation_(evaluation_parts(run)),
       reporter_(run),
       best_rule_(best_rule(run.recipe)) {

@@ -26,6 +26,7 @@ TEST_CASE("without a global batch the per-device batch stands", "[recipe]") {
 
 TEST_CASE("hybrid groups divide the ranks, and all problems are told", "[recipe]") {
   Recipe recipe;
+  recipe.sharding.strategy = shard::Strategy::kHybridShard;
   recipe.sharding.hybrid_shard_size = 2;
   CHECK_NOTHROW(resolve(recipe, 4));
   recipe.train.global_batch_size = 7;

@@ -30,7 +30,7 @@ struct ShardedModel {
                int64_t own_group_bytes = int64_t{1} << 30)
       : plain(directory),
         weights(checkpoint::PretrainedWeights::open(*plain.model)),
-        engine(*plain.model, mesh, config(prefetch, own_group_bytes)) {
+        engine({plain.model->parameters(), plain.model->blocks()}, mesh, config(prefetch, own_group_bytes)) {
     engine.fill(weights.source());
   }
 
@@ -38,6 +38,7 @@ struct ShardedModel {
     shard::ShardConfig result;
     result.prefetch = prefetch;
     result.own_group_bytes = own_group_bytes;
+    result.wrap = shard::WrapKind::kBlock;
     return result;
   }
 

@@ -75,7 +75,8 @@ TEST_CASE("a group gathers, frees and refills the same storage, and padding stay
     run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
       const auto single = dist::ProcessGroup::single();
       Fixture fixture;
-      shard::ShardGroup group("g", fixture.pointers, *world, *single);
+      shard::MemoryMeter meter;
+      shard::ShardGroup group("g", fixture.pointers, {.shard = *world, .replicate = *single, .meter = meter});
       fixture.fill(group);
       bool ok = true;
       std::vector<uint32_t> versions;
@@ -110,7 +111,10 @@ TEST_CASE("gradients are summed over ranks and each rank keeps its rows; a missi
       run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
         const auto single = dist::ProcessGroup::single();
         Fixture fixture;
-        shard::ShardGroup group("g", fixture.pointers, is_sharded ? *world : *single, is_sharded ? *single : *world);
+        shard::MemoryMeter meter;
+        shard::ShardGroup group(
+            "g", fixture.pointers,
+            {.shard = is_sharded ? *world : *single, .replicate = is_sharded ? *single : *world, .meter = meter});
         fixture.fill(group);
         for (int micro = 0; micro < 2; ++micro) {
           group.finish_unshard();

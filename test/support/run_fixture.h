@@ -24,6 +24,7 @@ inline recipe::Recipe tiny_recipe() {
   data.columns.positive = "positive";
   recipe.data.train = {data};
   recipe.loss.type = loss::LossType::kMultipleNegativesRanking;
+  recipe.sharding.wrap = shard::WrapKind::kBlock;  // auto would make one group of so small a model
   recipe.train.max_steps = 3;
   recipe.train.shuffle = false;
   recipe.optim.optim = optim::OptimizerType::kSgd;
@@ -58,8 +59,7 @@ inline std::unique_ptr<train::Run> assemble_on(std::unique_ptr<dist::ProcessGrou
                                                shard::Strategy strategy) {
   recipe.sharding.strategy = strategy;
   recipe = recipe::resolve(std::move(recipe), world->size());
-  auto mesh = std::make_unique<train::Mesh>(std::move(world), strategy);
-  return std::make_unique<train::Run>(train::assemble(std::move(recipe), std::move(mesh)));
+  return std::make_unique<train::Run>(train::assemble(std::move(recipe), std::move(world)));
 }
 
 inline train::StepRunner runner_of(train::Run& run, bool reduces_every_micro_batch = true) {

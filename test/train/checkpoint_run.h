@@ -64,12 +64,11 @@ inline train::Outcome train_run(const recipe::Recipe& recipe, const RunOptions& 
     recipe::Recipe own = recipe;
     own.sharding.strategy = options.strategy;
     own = recipe::resolve(std::move(own), world->size());
-    auto mesh = std::make_unique<train::Mesh>(std::move(world), options.strategy);
     std::optional<train::ResumePoint> point;
     if (options.resume) {
-      point = train::find_resume_point(own, *options.resume, mesh->world());
+      point = train::find_resume_point(own, *options.resume, *world);
     }
-    train::Run run = train::assemble(std::move(own), std::move(mesh), std::move(point));
+    train::Run run = train::assemble(std::move(own), std::move(world), std::move(point));
     if (rank == 0) {
       if (run.resumed && run.resumed->is_in_place) {
         train::prepare_output_dir(recipe.run.output_dir, *run.resumed);

@@ -47,9 +47,8 @@ State load(const recipe::Recipe& recipe, const std::string& path, int64_t ranks,
     own.sharding.strategy = strategy;
     own.run.output_dir = scratch.path("run");
     own = recipe::resolve(std::move(own), world->size());
-    auto mesh = std::make_unique<train::Mesh>(std::move(world), strategy);
-    auto point = train::find_resume_point(own, {false, path}, mesh->world());
-    train::Run run = train::assemble(std::move(own), std::move(mesh), std::move(point));
+    auto point = train::find_resume_point(own, {false, path}, *world);
+    train::Run run = train::assemble(std::move(own), std::move(world), std::move(point));
     for (size_t i = 0; i < run.model->parameters().size(); ++i) {
       const auto whole = run.engine->gather(static_cast<int64_t>(i));
       if (is_first) {
@@ -57,7 +56,7 @@ State load(const recipe::Recipe& recipe, const std::string& path, int64_t ranks,
       }
     }
     checkpoint::CheckpointContent content{
-        *run.model, *run.weights, *run.engine, {run.mesh->world(), run.mesh->replicate()}, std::nullopt, {}, {}};
+        *run.model, *run.weights, *run.engine, run.mesh->world(), std::nullopt, {}, {}};
     content.optimizer.emplace(checkpoint::OptimizerSource{*run.optimizer, run.recipe.optim, 0.0});
     checkpoint::write_checkpoint(content, scratch.path("again"));
     if (is_first) {

@@ -1,0 +1,67 @@
+#include "train/memory_report.h"
+
+#include <ATen/ATen.h>
+#include <sys/resource.h>
+
+#include <string>
+#include <vector>
+
+#include "train/sharding_choice.h"
+
+namespace stft::train {
+namespace {
+
+using Figures = std::vector<std::pair<std::string, int64_t>>;
+
+// Of this process, so far.
+int64_t peak_resident_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+Figures figures(const shard::MemoryUse& use, int64_t optimizer) {
+  return {{"parameters_bytes", use.parameters},
+          {"gradients_bytes", use.gradients},
+          {"optimizer_bytes", optimizer},
+          {"gathers_bytes", use.gathers}};
+}
+
+IntegerLists of_all_ranks(const Figures& own, dist::ProcessGroup& world) {
+  const auto count = static_cast<int64_t>(own.size());
+  auto mine = at::empty({count}, at::kLong);
+  for (int64_t i = 0; i < count; ++i) {
+    mine.data_ptr<int64_t>()[i] = own[static_cast<size_t>(i)].second;
+  }
+  auto all = at::empty({world.size(), count}, at::kLong);
+  world.all_gather(all, mine).wait();
+  IntegerLists lists;
+  for (int64_t i = 0; i < count; ++i) {
+    std::vector<int64_t> by_rank;
+    for (int64_t rank = 0; rank < world.size(); ++rank) {
+      by_rank.push_back(all.data_ptr<int64_t>()[rank * count + i]);
+    }
+    lists.emplace_back(own[static_cast<size_t>(i)].first, std::move(by_rank));
+  }
+  return lists;
+}
+
+}  // namespace
+
+IntegerLists planned_memory(Run& run) {
+  int64_t trainable = 0;
+  for (const shard::LocalParameter& local : run.engine->local_parameters()) {
+    trainable += local.parameter->is_trainable ? local.layout.own_numel() : 0;
+  }
+  const bool keeps_whole = !run.reduces_every_micro_batch;
+  return of_all_ranks(figures(run.engine->planned_memory(keeps_whole), optimizer_bytes(run.recipe.optim, trainable)),
+                      run.mesh->world());
+}
+
+IntegerLists measured_memory(Run& run) {
+  Figures own = figures(run.engine->measured_memory(), run.optimizer->state_bytes());
+  own.emplace_back("peak_resident_bytes", peak_resident_bytes());
+  return of_all_ranks(own, run.mesh->world());
+}
+
+}  // namespace stft::train

@@ -1,0 +1,107 @@
+#include "train/sharding_choice.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "recipe/choices.h"
+#include "shard/strategy.h"
+
+namespace stft::train {
+namespace {
+
+constexpr int64_t kFloatBytes = 4;
+
+// The file's first number; none when there is no such file or it says "max".
+std::optional<int64_t> first_number(const std::string& path, const std::string& label) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with(label)) {
+      continue;
+    }
+    const size_t digit = line.find_first_of("0123456789", label.size());
+    int64_t value = 0;
+    if (digit != std::string::npos &&
+        std::from_chars(line.data() + digit, line.data() + line.size(), value).ec == std::errc()) {
+      return value;
+    }
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int64_t machine_memory() {
+  int64_t bytes = std::numeric_limits<int64_t>::max();
+  if (const auto kibibytes = first_number("/proc/meminfo", "MemTotal:")) {
+    bytes = *kibibytes * 1024;
+  }
+  if (const auto limit = first_number("/sys/fs/cgroup/memory.max", "")) {
+    bytes = std::min(bytes, *limit);
+  }
+  return bytes;
+}
+
+int64_t memory_per_rank(dist::ProcessGroup& world) {
+  auto own = at::empty({1}, at::kLong);
+  own.fill_(machine_memory() / world.size());
+  auto all = at::empty({world.size()}, at::kLong);
+  world.all_gather(all, own).wait();
+  return all.min().item<int64_t>();
+}
+
+int64_t optimizer_bytes(const optim::OptimConfig& config, int64_t parameters) {
+  // AdamW's two moments; SGD without momentum has none.
+  return config.optim == optim::OptimizerType::kSgd ? 0 : 2 * kFloatBytes * parameters;
+}
+
+shard::ShardConfig sharding_of(const recipe::Recipe& recipe, const model::SentenceModel& model, int64_t ranks,
+                               int64_t memory) {
+  shard::ShardConfig sharding = recipe.sharding;
+  if (!sharding.param_dtype) {
+    sharding.param_dtype = recipe.train.bf16 ? shard::ParamDtype::kBf16 : shard::ParamDtype::kFp32;
+  }
+  if (sharding.strategy != shard::Strategy::kAuto) {
+    return sharding;
+  }
+  int64_t all = 0;
+  int64_t trainable = 0;
+  for (const model::Parameter& parameter : model.parameters()) {
+    all += parameter.numel();
+    trainable += parameter.is_trainable ? parameter.numel() : 0;
+  }
+  shard::ModelBytes bytes;
+  bytes.parameters = all * kFloatBytes;
+  bytes.gathered = sharding.param_dtype == shard::ParamDtype::kFp32 ? bytes.parameters : bytes.parameters / 2;
+  bytes.gradients = trainable * kFloatBytes;
+  bytes.optimizer = optimizer_bytes(recipe.optim, trainable);
+  sharding.strategy = shard::choose_strategy(bytes, ranks, memory);
+  return sharding;
+}
+
+bool keeps_whole_gradients(const recipe::Recipe& recipe, const shard::ShardEngine& engine,
+                           const shard::ShardConfig& sharding, int64_t memory) {
+  if (recipe.train.gradient_accumulation_steps == 1) {
+    return false;
+  }
+  if (sharding.strategy == shard::Strategy::kNoShard) {
+    return true;
+  }
+  const shard::MemoryUse use = engine.planned_memory(true);
+  int64_t trainable = 0;
+  for (const shard::LocalParameter& local : engine.local_parameters()) {
+    trainable += local.parameter->is_trainable ? local.layout.own_numel() : 0;
+  }
+  return use.parameters + use.gradients + use.gathers + optimizer_bytes(recipe.optim, trainable) <= memory / 2;
+}
+
+}  // namespace stft::train
