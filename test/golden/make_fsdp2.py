@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Writes fsdp2_tiny.{safetensors,json}: what PyTorch's FSDP2 (torch.distributed.fsdp.fully_shard, Gloo, CPU) computes and
-communicates for tiny_bert at 2 and 3 ranks, every encoder layer wrapped and then the whole model, so that the embeddings
-are the root's own parameters.
+"""Writes fsdp2_tiny.{safetensors,json}: what PyTorch's FSDP2 (torch.distributed.fsdp.fully_shard, Gloo, CPU) computes
+and communicates for tiny_bert at 2 and 3 ranks, every encoder layer wrapped and then the whole model, so that the
+embeddings are the root's own parameters.
 
 Loss: sum over rows of (1 - cos(anchor, positive)) / 12 on the first 12 rows of data/triplets.jsonl; rank r of W has the
 rows [r * 12/W, (r + 1) * 12/W). It needs no exchange between ranks, and the sum of the ranks' losses is the whole loss.
 FSDP2 averages gradients over ranks unless told otherwise: here set_force_sum_reduction_for_comms(True) and
-set_gradient_divide_factor(1), so that the gradients are those of the whole loss. Mean pooling and Normalize are computed
-outside the wrapped model, in float64 or float32. No dropout.
+set_gradient_divide_factor(1), so that the gradients are those of the whole loss. Mean pooling and Normalize are
+computed outside the wrapped model, in float64 or float32. No dropout.
 
-Gradients and the SGD steps are float64 runs, checked against one process without FSDP2; the float32 run of the same code
-stands beside them, and so does MixedPrecisionPolicy(param_dtype=bfloat16, reduce_dtype=float32) on float32 parameters.
+Gradients and the SGD steps are float64 runs; loss, gradients and norm are checked against one process without FSDP2.
+The float32 run of the same code stands beside them, and so does MixedPrecisionPolicy(param_dtype=bfloat16,
+reduce_dtype=float32) on float32 parameters.
 
 usage: test/golden/make_fsdp2.py [--out test/golden]
 """

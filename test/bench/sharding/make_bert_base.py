@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes a randomly initialised BERT-base (about 440 MB) as a sentence-transformers directory: mean pooling, Normalize.
 
-The tokenizer (the same 30522 words) and the settings of the modules come from a BERT sentence-transformers model such as
-all-MiniLM-L6-v2.
+The tokenizer (the same 30522 words) and the settings of the modules come from a BERT sentence-transformers model
+such as all-MiniLM-L6-v2.
 
 usage: make_bert_base.py --like .deps/models/all-MiniLM-L6-v2 --out DIRECTORY
 """

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Trains the same models on the same pairs with every sharding strategy of stft and with Python's DDP, FSDP1 and FSDP2, in
-turns, and compares samples/s, memory and collectives.
+"""Trains the same models on the same pairs with every sharding strategy of stft and with Python's DDP, FSDP1, FSDP2.
+
+In turns; compares samples/s, memory and collectives.
 
 usage: test/bench/sharding/run.py --python PATH [--models minilm bert_base] [--cases ...] [--repeats 3] [--steps 12]
 

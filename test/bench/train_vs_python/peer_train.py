@@ -53,8 +53,10 @@ class StepLog(TrainerCallback):
 
 
 class CollectiveCounter(TorchDispatchMode):
-    """Counts collectives below torch.distributed, whoever issues them. Bytes: an all-gather's output, a reduce-scatter's
-    input, an all-reduce's tensors."""
+    """Counts collectives below torch.distributed, whoever issues them.
+
+    Bytes: an all-gather's output, a reduce-scatter's input, an all-reduce's tensors.
+    """
 
     # Operator: what it counts as, which argument's bytes (None: those of the result).
     KINDS = {"c10d::allgather_": ("all_gathers", 0), "c10d::_allgather_base_": ("all_gathers", 0),
