@@ -107,7 +107,7 @@ def peer_command(options, case, folder):
                 "--out", str(folder / "out"), "--rows", str(rows_needed(options, case)), "--steps", str(options.steps),
                 "--batch", str(options.batch), "--max-length", str(MAX_LENGTH), "--threads", str(case.threads),
                 "--learning-rate", str(LEARNING_RATE), "--scale", str(SCALE)]
-    return command + (["--fsdp1"] if case.name == "fsdp1" else []), log
+    return command + (["--fsdp", "1"] if case.name == "fsdp1" else []), log
 
 
 COMMANDS = {"stft": stft_command, "peer": peer_command}
@@ -185,17 +185,25 @@ def end(process):
     process.wait()
 
 
-def run_once(options, case, program, folder):
-    command, log = COMMANDS[program](options, case, folder)
+class Outcome(NamedTuple):
+    code: int
+    watch: Watch
+    began: float  # on the monotonic clock
+    costs: dict  # wall_s, cpu_s, load_before, other_cores
+    tail: str  # of what the program printed
+
+
+def run_watched(command, log, folder, case, timeout, watch_type=Watch):
+    """Runs the command to its end and looks at it meanwhile. Its output goes to a file in `folder`."""
     environment = dict(os.environ, OMP_NUM_THREADS=str(case.threads), HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1",
                        TRANSFORMERS_VERBOSITY="error", TOKENIZERS_PARALLELISM="false", CUDA_VISIBLE_DEVICES="")
     load, busy, began = os.getloadavg()[0], busy_seconds(), time.monotonic()
     children = os.times()
     with open(folder / "output", "wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
-        watch = Watch(log, process.pid)
+        watch = watch_type(log, process.pid)
         try:
-            code = process.wait(options.timeout)
+            code = process.wait(timeout)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             end(process)
             raise
@@ -204,18 +212,27 @@ def run_once(options, case, program, folder):
     wall = time.monotonic() - began
     after = os.times()
     own = after.children_user + after.children_system - children.children_user - children.children_system
-    if code != 0 or len(watch.arrivals) != options.steps:
-        tail = (folder / "output").read_text(encoding="utf-8", errors="replace")[-3000:]
-        sys.exit(f"run.py: {program}, case {case.name}: exit code {code}, {len(watch.arrivals)} steps of "
-                 f"{options.steps}\n{tail}")
+    costs = {"wall_s": wall, "cpu_s": own, "load_before": load,
+             "other_cores": max(0.0, (busy_seconds() - busy - own) / wall)}
+    tail = (folder / "output").read_text(encoding="utf-8", errors="replace")[-3000:]
+    return Outcome(code, watch, began, costs, tail)
+
+
+def samples_per_second(options, case, watch):
     timed_rows = (options.steps - options.skip) * options.batch * case.ranks
-    return {
-        "program": program, "case": case.name,
-        "samples_per_s": timed_rows / (watch.arrivals[-1] - watch.arrivals[options.skip - 1]),
-        "peak_rss_mib": watch.peak_rss, "first_step_s": watch.arrivals[0] - began,
-        "wall_s": wall, "cpu_s": own, "load_before": load,
-        "other_cores": max(0.0, (busy_seconds() - busy - own) / wall), "losses": watch.losses,
-    }
+    return timed_rows / (watch.arrivals[-1] - watch.arrivals[options.skip - 1])
+
+
+def run_once(options, case, program, folder):
+    command, log = COMMANDS[program](options, case, folder)
+    outcome = run_watched(command, log, folder, case, options.timeout)
+    watch = outcome.watch
+    if outcome.code != 0 or len(watch.arrivals) != options.steps:
+        sys.exit(f"run.py: {program}, case {case.name}: exit code {outcome.code}, {len(watch.arrivals)} steps of "
+                 f"{options.steps}\n{outcome.tail}")
+    return {"program": program, "case": case.name, "samples_per_s": samples_per_second(options, case, watch),
+            "peak_rss_mib": watch.peak_rss, "first_step_s": watch.arrivals[0] - outcome.began, **outcome.costs,
+            "losses": watch.losses}
 
 
 def loss_difference(runs):
