@@ -149,7 +149,6 @@ std::vector<Refusal> train_refusals(const TrainConfig& t, const optim::OptimConf
       {"train.learning_rate_mapping", !o.learning_rate_mapping.empty(), "learning_rate_mapping"},
       {"train.lr_scheduler_type", !has_schedule, name_of(kSchedules, o.lr_scheduler_type)},
       {"train.bf16", t.bf16, "bf16"},
-      {"train.gradient_checkpointing", t.gradient_checkpointing, "gradient checkpointing"},
       {"train.on_nonfinite", t.on_nonfinite != OnNonfinite::kStop, name_of(kOnNonfinites, t.on_nonfinite)},
       {"train.batch_sampler", t.batch_sampler != BatchSampler::kBatchSampler, name_of(kBatchSamplers, t.batch_sampler)},
       {"train.multi_dataset_batch_sampler", t.multi_dataset_batch_sampler != MultiDatasetBatchSampler::kProportional,

@@ -25,6 +25,7 @@ StepOptions step_options(const recipe::Recipe& recipe) {
   options.loss = recipe.loss;
   options.max_grad_norm = recipe.optim.max_grad_norm;
   options.layout = layout_of(recipe.train.packing);
+  options.recomputes = recipe.train.gradient_checkpointing;
   // Whole gradients between micro-batches cost what full_shard is there to save.
   options.reduces_every_micro_batch = recipe.sharding.strategy == shard::Strategy::kFullShard;
   return options;
