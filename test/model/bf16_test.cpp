@@ -36,11 +36,16 @@ at::Tensor flat_gradient(const PlainModel& plain, const at::Tensor& embeddings) 
   return at::cat(parts);
 }
 
-void check_close(const std::string& directory, const model::ModelConfig& config, Layout layout,
-                 std::optional<model::DropoutPlan> dropout) {
-  INFO(directory << " own poolings " << config.pooling.size());
-  const PlainModel exact(directory, config);
-  const PlainModel reduced(directory, config);
+struct Subject {
+  std::string directory;
+  model::ModelConfig config;
+  double gradient_tolerance = 2.5e-2;
+};
+
+void check_close(const Subject& subject, Layout layout, std::optional<model::DropoutPlan> dropout) {
+  INFO(subject.directory << " of " << subject.config.pooling.size() << " poolings");
+  const PlainModel exact(subject.directory, subject.config);
+  const PlainModel reduced(subject.directory, subject.config);
   make_bf16(reduced);
   const auto batch = exact.batch(kTexts, layout);
   const auto expected = exact.model->embed(batch, {nullptr, dropout});
@@ -56,8 +61,7 @@ void check_close(const std::string& directory, const model::ModelConfig& config,
   const auto gradient = flat_gradient(reduced, found);
   CHECK(gradient.isfinite().all().item<bool>());
   const double distance = (gradient - expected_gradient).norm().item<double>();
-  WARN(directory << " " << config.pooling.size() << " rel " << distance/ expected_gradient.norm().item<double>() << " cos " << at::cosine_similarity(found, expected).min().item<double>() << " max " << test::max_difference(found, expected));
-  CHECK(distance < 5e-2 * expected_gradient.norm().item<double>());
+  CHECK(distance < subject.gradient_tolerance * expected_gradient.norm().item<double>());
 }
 
 // Sees every tensor that goes from block to block.
@@ -81,10 +85,13 @@ TEST_CASE("a bf16 model is near its fp32 twin, forward and backward") {
       INFO("padded " << (layout == Layout::kPadded) << " dropout " << plan.has_value());
       model::ModelConfig config;
       config.dropout = 0.1;
-      check_close(test::golden_path("tiny_bert"), config, layout, plan);
+      check_close({test::golden_path("tiny_bert"), config}, layout, plan);
+      check_close({test::golden_path("tiny_bert_dense"), config}, layout, plan);
+      config.pooling = {model::PoolingMode::kCls};
+      check_close({test::golden_path("tiny_bert"), config}, layout, plan);
+      // Where two tokens are within a rounding of the largest, the gradient goes another way.
       config.pooling = {model::PoolingMode::kCls, model::PoolingMode::kMax};
-      check_close(test::golden_path("tiny_bert"), config, layout, plan);
-      check_close(test::golden_path("tiny_bert_dense"), {}, layout, plan);
+      check_close({test::golden_path("tiny_bert"), config, 0.15}, layout, plan);
     }
   }
 }
