@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,23 @@ void check_bitwise_equal(const Gradients& found, const Gradients& expected) {
   }
 }
 
+// Nodes that backward would run through.
+size_t graph_size(const at::Tensor& output) {
+  std::set<const torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> open{output.grad_fn().get()};
+  while (!open.empty()) {
+    auto* node = open.back();
+    open.pop_back();
+    if (node == nullptr || !seen.insert(node).second) {
+      continue;
+    }
+    for (const auto& edge : node->next_edges()) {
+      open.push_back(edge.function.get());
+    }
+  }
+  return seen.size();
+}
+
 model::ModelConfig with_dropout(double dropout) {
   model::ModelConfig config;
   config.dropout = dropout;
@@ -82,6 +100,9 @@ TEST_CASE("recomputing changes no bit of outputs and gradients") {  // T17, A21
         const std::vector<model::TokenBatch> batches{plain.batch(kTexts, layout)};
         const Gradients kept = gradients_of(plain, batches, false, dropout);
         CHECK(kept.by_parameter.size() == plain.model->parameters().size());
+        // A layer has more than ten nodes, or one.
+        CHECK(graph_size(plain.model->embed(batches.front(), {nullptr, dropout, true})) + 2 * 10 <
+              graph_size(plain.model->embed(batches.front(), {nullptr, dropout, false})));
         check_bitwise_equal(gradients_of(plain, batches, true, dropout), kept);
       }
     }

@@ -1,10 +1,14 @@
 // train.gradient_checkpointing changes memory and time, and no number.
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <string_view>
 #include <vector>
 
-#include "support/run_fixture.h"
+#include "io/temporary_directory.h"
+#include "train/checkpoint_run.h"
 
 using namespace stft;
 
@@ -58,7 +62,44 @@ void check_same_bits(const recipe::Recipe& recipe) {
   }
 }
 
+// How often layers have computed; LibTorch's callbacks carry no state.
+std::atomic<int> layer_runs{0};
+
+std::unique_ptr<at::ObserverContext> count_layer_runs(const at::RecordFunction& function) {
+  layer_runs += std::string_view(function.name()) == "aten::gelu" ? 1 : 0;
+  return nullptr;
+}
+
 }  // namespace
+
+TEST_CASE("with the recipe's key every layer computes twice a step, and only in training") {
+  const test::TemporaryDirectory directory;
+  auto recipe = test::checkpoint_recipe(directory.path("run"));
+  recipe.train.max_steps = 3;
+  data::DatasetConfig held_out = recipe.data.train.front();
+  held_out.name = "held_out";
+  held_out.limit = 4;
+  recipe.data.eval = {held_out};
+  recipe.train.eval_strategy = recipe::EvalStrategy::kNo;
+  SECTION("training") {}
+  SECTION("with an evaluation, which computes once") {
+    recipe.train.eval_strategy = recipe::EvalStrategy::kSteps;
+    recipe.train.eval_steps = 3;
+  }
+  const auto runs_with = [&](bool recomputes) {
+    recipe.train.gradient_checkpointing = recomputes;
+    recipe.run.output_dir = directory.path(recomputes ? "recomputed" : "kept");
+    layer_runs = 0;
+    const auto handle = at::addGlobalCallback(at::RecordFunctionCallback(&count_layer_runs));
+    test::train_run(recipe, {});
+    at::removeCallback(handle);
+    return layer_runs.load();
+  };
+  const int kept = runs_with(false);
+  const int layers_and_steps = 2 * 3;
+  CHECK(kept >= layers_and_steps);
+  CHECK(runs_with(true) == kept + layers_and_steps);
+}
 
 TEST_CASE("1, 2 and 3 ranks train to the same bits with gradient checkpointing on and off") {  // T17, A21
   auto recipe = test::tiny_recipe();
