@@ -17,11 +17,11 @@ at::Tensor split_heads(const at::Tensor& tokens, const LengthBucket& bucket, int
 at::Tensor attend_with_dropout(const at::Tensor& query_BHLE, const at::Tensor& key_BHLE, const at::Tensor& value_BHLE,
                                const at::Tensor& mask, const at::Tensor& scale_BHLL) {
   const double scaling = 1.0 / std::sqrt(static_cast<double>(query_BHLE.size(-1)));
-  auto scores_BHLL = at::matmul(query_BHLE * scaling, key_BHLE.transpose(-2, -1));
+  auto scores_BHLL = at::matmul(query_BHLE.to(at::kFloat) * scaling, key_BHLE.to(at::kFloat).transpose(-2, -1));
   if (mask.defined()) {
     scores_BHLL = scores_BHLL.masked_fill(mask.logical_not(), -std::numeric_limits<double>::infinity());
   }
-  return at::matmul(at::softmax(scores_BHLL, -1) * scale_BHLL, value_BHLE);
+  return at::matmul((at::softmax(scores_BHLL, -1) * scale_BHLL).to(value_BHLE.scalar_type()), value_BHLE);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "model/attention.h"
+#include "model/run_block.h"
 
 // Shape suffixes: T tokens, D hidden width.
 
@@ -146,7 +147,7 @@ class Builder {
 
 class Bert final : public Encoder {
  public:
-  Bert(const BertConfig& config, EncoderParts parts) : config_(config) {
+  Bert(const BertConfig& config, EncoderParts parts) : config_(config), parts_(parts) {
     Builder builder(parts);
     const int64_t hidden = config.hidden_size;
     builder.begin_block("embeddings", false);
@@ -170,18 +171,19 @@ class Bert final : public Encoder {
   int64_t vocab_size() const override { return config_.vocab_size; }
 
   at::Tensor forward(const TokenBatch& batch, const ForwardContext& context) const override {
-    enter(context, 0, {});
-    auto hidden_TD = at::embedding(value(*word_), batch.token_ids_T) +
-                     at::embedding(value(*position_), batch.position_T) + value(*token_type_).select(0, 0);
-    hidden_TD = leave(context, 0, hidden_TD);
+    // A recomputed layer outlives the caller's batch.
+    const auto kept = std::make_shared<const TokenBatch>(batch);
+    auto hidden_TD = run_block(context, {0}, {}, [&](const at::Tensor&) {
+      return at::embedding(value(*word_), batch.token_ids_T) + at::embedding(value(*position_), batch.position_T) +
+             value(*token_type_).select(0, 0);
+    });
     for (size_t i = 0; i < layers_.size(); ++i) {
       const auto block = static_cast<int64_t>(i) + 1;
-      hidden_TD = enter(context, block, hidden_TD);
-      if (i == 0) {
-        hidden_TD = drop(embedding_norm_(hidden_TD), batch, context, 0, 1);
-      }
-      hidden_TD =
-          leave(context, block, forward_layer(layers_[i], hidden_TD, batch, context, static_cast<uint32_t>(block)));
+      const BlockRef ref{block, has_trainable(parts_, block), true};
+      hidden_TD = run_block(context, ref, std::move(hidden_TD), [this, i, kept, context](const at::Tensor& input_TD) {
+        const auto embedded_TD = i == 0 ? drop(embedding_norm_(input_TD), *kept, context, 0, 1) : input_TD;
+        return forward_layer(layers_[i], embedded_TD, *kept, context, static_cast<uint32_t>(i) + 1);
+      });
     }
     return hidden_TD;
   }
@@ -202,21 +204,15 @@ class Bert final : public Encoder {
     return layer;
   }
 
-  static at::Tensor enter(const ForwardContext& context, int64_t block, const at::Tensor& input) {
-    return context.observer != nullptr ? context.observer->before_block(block, input) : input;
-  }
-
-  static at::Tensor leave(const ForwardContext& context, int64_t block, const at::Tensor& output) {
-    return context.observer != nullptr ? context.observer->after_block(block, output) : output;
-  }
-
   at::Tensor drop(const at::Tensor& input_TD, const TokenBatch& batch, const ForwardContext& context, uint32_t layer,
                   uint32_t site) const {
     if (!context.dropout || config_.hidden_dropout == 0) {
       return input_TD;
     }
-    return input_TD *
-           token_dropout_scale(batch, *context.dropout, input_TD.size(1), layer, site, config_.hidden_dropout);
+    const auto scale =
+        token_dropout_scale(batch, *context.dropout, input_TD.size(1), layer, site, config_.hidden_dropout);
+    // 1 / (1 - p) has no bf16: the product is fp32 and rounded once.
+    return (input_TD * scale).to(input_TD.scalar_type());
   }
 
   at::Tensor activate(const at::Tensor& input) const {
@@ -238,6 +234,7 @@ class Bert final : public Encoder {
   }
 
   BertConfig config_;
+  EncoderParts parts_;
   const Parameter* word_ = nullptr;
   const Parameter* position_ = nullptr;
   const Parameter* token_type_ = nullptr;

@@ -19,14 +19,15 @@ namespace stft::model {
 struct ForwardContext {
   BlockObserver* observer = nullptr;
   std::optional<DropoutPlan> dropout;  // none: evaluation
+  bool recomputes = false;             // layers keep their input for the backward pass and compute again there
 };
 
 class Encoder {
  public:
   virtual ~Encoder() = default;
 
-  // Token vectors [T, hidden] in the batch's layout. Padding positions hold finite values that mean nothing. Blocks
-  // 0 .. blocks - 1 are announced to the observer.
+  // Token vectors [T, hidden] in the batch's layout and the dtype of the leaves. Padding positions hold finite values
+  // that mean nothing. Blocks 0 .. blocks - 1 are announced to the observer.
   virtual at::Tensor forward(const TokenBatch& batch, const ForwardContext& context) const = 0;
 
   virtual int64_t hidden_size() const = 0;

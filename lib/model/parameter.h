@@ -13,6 +13,9 @@ namespace stft::model {
 // One tensor of the model. The model computes with `leaf`; who fills it (a plain load, or the sharding engine before
 // each use) is not the model's business. `leaf` keeps its identity for the life of the model; while it is not filled,
 // its storage has zero bytes.
+//
+// Leaves are fp32 or bf16, all of a model alike. With bf16 the token vectors between blocks are bf16 too, and the
+// gradients of leaves; norms, softmax, dropout, pooling and all after it are computed in fp32.
 struct Parameter {
   std::string name;            // the tensor's name in its module's safetensors file, without a family prefix
   int64_t module = 0;          // which module of modules.json owns it (0: the transformer)
@@ -21,7 +24,7 @@ struct Parameter {
   bool has_weight_decay = true;  // false for biases and normalization weights
   // What the value is kept in between uses: a trainable parameter in fp32, a frozen one as its file has it.
   at::ScalarType stored_dtype = at::kFloat;
-  at::Tensor leaf;               // fp32
+  at::Tensor leaf;  // fp32 or bf16
 
   int64_t numel() const;
 };

@@ -39,7 +39,7 @@ at::Tensor pool(const at::Tensor& hidden_TD, const TokenBatch& batch, const std:
   for (const auto& bucket : batch.buckets) {
     sizes.push_back(bucket.length * bucket.count);
   }
-  const auto parts = hidden_TD.split_with_sizes(sizes);
+  const auto parts = hidden_TD.to(at::kFloat).split_with_sizes(sizes);
   at::Tensor mask_BL1;
   if (batch.padding_mask_NL.defined()) {
     mask_BL1 = batch.padding_mask_NL.unsqueeze(-1);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model/pooling.h"
+#include "model/run_block.h"
 
 namespace stft::model {
 
@@ -47,15 +48,12 @@ int64_t SentenceModel::max_seq_length() const {
 
 at::Tensor SentenceModel::apply_dense(const DenseModule& dense, at::Tensor vectors_ND,
                                       const ForwardContext& context) const {
-  if (context.observer != nullptr) {
-    vectors_ND = context.observer->before_block(dense.block, vectors_ND);
-  }
-  vectors_ND = at::linear(vectors_ND, value(*dense.weight),
-                          dense.bias != nullptr ? std::optional<at::Tensor>(value(*dense.bias)) : std::nullopt);
-  if (dense.activation == DenseActivation::kTanh) {
-    vectors_ND = at::tanh(vectors_ND);
-  }
-  return context.observer != nullptr ? context.observer->after_block(dense.block, vectors_ND) : vectors_ND;
+  return run_block(context, {dense.block}, std::move(vectors_ND), [&](const at::Tensor& input_ND) {
+    const at::Tensor& weight = value(*dense.weight);
+    const auto bias = dense.bias != nullptr ? std::optional<at::Tensor>(value(*dense.bias)) : std::nullopt;
+    const auto output_ND = at::linear(input_ND.to(weight.scalar_type()), weight, bias).to(at::kFloat);
+    return dense.activation == DenseActivation::kTanh ? at::tanh(output_ND) : output_ND;
+  });
 }
 
 at::Tensor SentenceModel::embed(const TokenBatch& batch, const ForwardContext& context) const {

@@ -29,7 +29,7 @@ class SentenceModel {
   // Longest text in tokens, special tokens included: max_seq_length, but no more than the encoder has positions.
   int64_t max_seq_length() const;
 
-  // One vector a text, [N, embedding_dim], in the caller's order. Differentiable.
+  // One vector a text, fp32 [N, embedding_dim], in the caller's order. Differentiable.
   at::Tensor embed(const TokenBatch& batch, const ForwardContext& context) const;
 
  private:

@@ -53,6 +53,7 @@ double StepRunner::run_micro_batch(const data::LocalMicroBatch& batch) {
       model::make_token_batch(batch.texts.ids, batch.texts.offsets, text_keys(batch.texts), options_.layout);
   model::ForwardContext context;
   context.observer = &engine_;
+  context.recomputes = options_.recomputes;
   if (options_.has_dropout) {
     context.dropout = model::DropoutPlan{rng::micro_step_key(options_.seed, batch.micro_step)};
   }

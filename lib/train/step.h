@@ -20,6 +20,7 @@ struct StepOptions {
   double max_grad_norm = 1.0;  // 0: no clipping
   model::Layout layout = model::Layout::kPacked;
   bool has_dropout = true;
+  bool recomputes = false;                // layers compute again in the backward pass instead of keeping activations
   bool reduces_every_micro_batch = true;  // else once a step, with whole gradients kept in between
 };
 

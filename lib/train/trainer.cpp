@@ -26,6 +26,7 @@ StepOptions step_options(const Run& run) {
   options.loss = recipe.loss;
   options.max_grad_norm = recipe.optim.max_grad_norm;
   options.layout = layout_of(recipe.train.packing);
+  options.recomputes = recipe.train.gradient_checkpointing;
   options.reduces_every_micro_batch = run.reduces_every_micro_batch;
   return options;
 }
