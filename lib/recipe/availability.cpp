@@ -139,11 +139,6 @@ std::vector<Refusal> train_refusals(const TrainConfig& t, const optim::OptimConf
       {"train.optim", o.optim == optim::OptimizerType::kAdamW8bit, name_of(kOptimizers, o.optim)},
       {"train.learning_rate_mapping", !o.learning_rate_mapping.empty(), "learning_rate_mapping"},
       {"train.lr_scheduler_type", !has_schedule, name_of(kSchedules, o.lr_scheduler_type)},
-<<<<<<< HEAD
-      {"train.gradient_checkpointing", t.gradient_checkpointing, "gradient checkpointing"},
-=======
-      {"train.bf16", t.bf16, "bf16"},
->>>>>>> a36940a854f54e59431814e19cbd62229ec95c99
       {"train.on_nonfinite", t.on_nonfinite != OnNonfinite::kStop, name_of(kOnNonfinites, t.on_nonfinite)},
       {"train.batch_sampler", t.batch_sampler != BatchSampler::kBatchSampler, name_of(kBatchSamplers, t.batch_sampler)},
       {"train.multi_dataset_batch_sampler", t.multi_dataset_batch_sampler != MultiDatasetBatchSampler::kProportional,
