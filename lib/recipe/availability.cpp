@@ -150,7 +150,6 @@ std::vector<Refusal> train_refusals(const TrainConfig& t, const optim::OptimConf
       {"train.lr_scheduler_type", !has_schedule, name_of(kSchedules, o.lr_scheduler_type)},
       {"train.bf16", t.bf16, "bf16"},
       {"train.gradient_checkpointing", t.gradient_checkpointing, "gradient checkpointing"},
-      {"train.on_nonfinite", t.on_nonfinite != OnNonfinite::kStop, name_of(kOnNonfinites, t.on_nonfinite)},
       {"train.batch_sampler", t.batch_sampler != BatchSampler::kBatchSampler, name_of(kBatchSamplers, t.batch_sampler)},
       {"train.multi_dataset_batch_sampler", t.multi_dataset_batch_sampler != MultiDatasetBatchSampler::kProportional,
        name_of(kMultiDatasetBatchSamplers, t.multi_dataset_batch_sampler)},
@@ -162,7 +161,6 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
   std::vector<Refusal> refusals = {
       {"adapter", r.adapter.has_value(), "an adapter (LoRA, QLoRA)"},
       {"quantization", r.quantization.has_value(), "quantization"},
-      {"run.debug_collectives", r.run.debug_collectives, "debug_collectives"},
       {"data.train", r.data.train.size() > 1, "more than one data set"},
       {"checkpoint.adapter_only", !c.adapter_only, "adapter_only: false (adapters)"},
       {"checkpoint.async", c.is_async, "async saving"},
