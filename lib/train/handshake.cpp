@@ -190,4 +190,14 @@ Fact file_fact(std::string field, const std::string& directory, const std::vecto
   return {std::move(field), text};
 }
 
+Fact batch_fact(const data::LocalStep& step) {
+  std::string text;
+  for (const data::LocalMicroBatch& batch : step.micro_batches) {
+    text += fmt::format("micro-batch {}: {} of {} rows, at most {} negatives, {} a row, scores {}\n", batch.micro_step,
+                        batch.global_rows, batch.step_rows, batch.max_negatives, fmt::join(batch.negatives, " "),
+                        batch.scores.empty() ? "none" : fmt::format("{:.9g}", fmt::join(batch.scores, " ")));
+  }
+  return {"batch", text};
+}
+
 }  // namespace stft::train

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/batch_loader.h"
 #include "dist/process_group.h"
 #include "model/parameter.h"
 #include "recipe/recipe.h"
@@ -30,5 +31,9 @@ Fact parameter_fact(const model::ParameterTable& table);
 
 // The contents of these files of `directory`, those that exist.
 Fact file_fact(std::string field, const std::string& directory, const std::vector<std::string>& names);
+
+// What a step's collectives are sized by: the rows of every global micro-batch and their negatives and scores. Gloo
+// ends the process when ranks come to an all-gather with different sizes.
+Fact batch_fact(const data::LocalStep& step);
 
 }  // namespace stft::train

@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/export_model.h"
 #include "checkpoint/stored_model.h"
+#include "train/handshake.h"
 #include "train/mesh_counts.h"
 #include "train/replicas.h"
 #include "train/saving.h"
@@ -110,6 +111,9 @@ bool Trainer::agree_to_stop() {
 }
 
 void Trainer::take_step(const data::LocalStep& step) {
+  if (run_.recipe.run.debug_collectives) {
+    agree_on_facts(run_.mesh->world(), {batch_fact(step)});
+  }
   const double start = monotonic_seconds();
   const auto counts = mesh_counts(*run_.mesh);
   last_step_.learning_rate = run_.schedule->learning_rate(state_.position.step);

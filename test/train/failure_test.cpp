@@ -1,11 +1,8 @@
 // A rank that fails in the middle of a step: the others end too, soon, and say that a collective failed.
-#include <ATen/ATen.h>
-
 #include <catch2/catch.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "dist/autograd_collectives.h"
 #include "support/rank_messages.h"
 #include "support/run_fixture.h"
 
@@ -58,20 +55,5 @@ TEST_CASE("when one rank fails within a step, the others end with a CollectiveEr
         CHECK(messages.back() == "nothing");
       }
     }
-  }
-}
-
-TEST_CASE("experiment") {
-  for (const int64_t ranks : {2, 3}) {
-    const double start = monotonic_seconds();
-    const auto messages =
-        test::messages_of_ranks<std::exception>(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
-          const auto local = at::ones({world->rank() == 1 ? 3 : 2, 4}).set_requires_grad(true);
-          dist::all_gather_with_grad(local, *world);
-        });
-    for (const auto& message : messages) {
-      UNSCOPED_INFO(message);
-    }
-    FAIL(monotonic_seconds() - start);
   }
 }

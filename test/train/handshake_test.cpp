@@ -106,3 +106,23 @@ TEST_CASE("ranks with another model, tokenizer or data do not come to a first st
     }
   }
 }
+
+TEST_CASE("ranks with another batch name it") {  // A05
+  auto recipe = test::tiny_recipe();
+  recipe.train.per_device_train_batch_size = 4;
+  auto triplets = recipe;
+  test::use_triplets(triplets, 2, 40);
+  auto scored = recipe;
+  test::use_scored(scored);
+  const auto step_of = [](const recipe::Recipe& of) {
+    const auto run = test::assemble_on(dist::ProcessGroup::single(), of, shard::Strategy::kFullShard);
+    return run->loader->next().value();
+  };
+  const auto pairs = train::batch_fact(step_of(recipe));
+  CHECK(refusal_of({{pairs}, {train::batch_fact(step_of(recipe))}}) == "nothing");
+  CHECK(
+      refusal_of({{pairs}, {train::batch_fact(step_of(triplets))}}) ==
+      "the ranks do not run the same:\nbatch: 'micro-batch 0: 4 of 4 rows, at most 0 negatives, 0 0 0 0 a row, scores "
+      "none' on rank 0, 'micro-batch 0: 4 of 4 rows, at most 2 negatives, 2 2 2 2 a row, scores none' on rank 1");
+  CHECK_THAT(refusal_of({{pairs}, {train::batch_fact(step_of(scored))}}), Catch::Contains("scores none' on rank 0"));
+}

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kParameter = 4;  // a matrix of more rows than ranks
 
 struct Injection {
-  int64_t step = 4;            // that sees a NaN
+  int64_t step = 3;            // that sees a NaN
   int64_t stops_after = 1000;  // the step after which the run is asked to stop
 };
 
@@ -103,7 +103,7 @@ TEST_CASE("stop: all ranks end before the update, with the step") {
         train_with_nan(recipe, {ranks, strategy}, {}, std::move(world));
       });
       for (const std::string& message : messages) {
-        CHECK(message == "step 4: the loss is nan and the gradient norm nan; stopped before the update");
+        CHECK(message == "step 3: the loss is nan and the gradient norm nan; stopped before the update");
       }
     }
   }
@@ -120,7 +120,7 @@ TEST_CASE("skip: all ranks leave the weights as they are, tell the step and go o
       run_with_nan(recipe, {ranks, strategy});
       const auto skips = test::log_events(recipe.run.output_dir, "skip");
       REQUIRE(skips.size() == 1);
-      CHECK(skips[0]["step"] == 4);
+      CHECK(skips[0]["step"] == 3);
       CHECK(skips[0]["loss"].is_null());
       CHECK(skips[0]["grad_norm"].is_null());
       const auto steps = test::log_events(recipe.run.output_dir, "step");
@@ -140,23 +140,32 @@ TEST_CASE("skip: all ranks leave the weights as they are, tell the step and go o
   }
 }
 
+TEST_CASE("skip: a NaN on a rank that has no row is in the gradients only, and all ranks skip") {
+  const test::TemporaryDirectory directory;
+  const auto recipe = skipping_recipe(directory.path("run"));
+  run_with_nan(recipe, {3, shard::Strategy::kNoShard}, {4});  // of 4 rows: 2, 2, 0
+  const auto skips = test::log_events(recipe.run.output_dir, "skip");
+  REQUIRE(skips.size() == 1);
+  CHECK(skips[0]["step"] == 4);
+  CHECK(skips[0]["loss"].is_number());
+  CHECK(skips[0]["grad_norm"].is_null());
+}
+
 TEST_CASE("skip: the logged loss is the mean of the other steps; null when there is none") {
   const test::TemporaryDirectory directory;
   auto each = skipping_recipe(directory.path("each"));
   each.train.logging_steps = 1;
   run_with_nan(each, {2});
   auto together = skipping_recipe(directory.path("together"));
-  together.train.logging_steps = 4;
+  together.train.logging_steps = 3;
   run_with_nan(together, {2});
   const auto singles = test::log_events(each.run.output_dir, "step");
   const auto means = test::log_events(together.run.output_dir, "step");
-  CHECK(singles[3]["loss"].is_null());
-  CHECK(singles[4]["loss"].is_number());
-  CHECK(means[0]["loss"].get<double>() == Approx((singles[0]["loss"].get<double>() + singles[1]["loss"].get<double>() +
-                                                  singles[2]["loss"].get<double>()) /
-                                                 3)
-                                              .epsilon(1e-7));
-  CHECK(means[0]["grad_norm"].is_null());  // of step 4 itself
+  CHECK(singles[2]["loss"].is_null());
+  CHECK(singles[3]["loss"].is_number());
+  const double mean = (singles[0]["loss"].get<double>() + singles[1]["loss"].get<double>()) / 2;
+  CHECK(means[0]["loss"].get<double>() == Approx(mean).epsilon(1e-7));
+  CHECK(means[0]["grad_norm"].is_null());  // of step 3 itself
   const auto history = io::read_json_file(directory.path("together/trainer_state.json"))["log_history"];
   CHECK(history[0]["loss"].is_number());
   CHECK(history[0]["grad_norm"].is_null());

@@ -24,7 +24,7 @@ struct Options {
   bool evaluates = false;  // after every step
 };
 
-std::vector<RankOutcome> train(const recipe::Recipe& recipe, const Options& options) {
+std::vector<RankOutcome> train_on_ranks(const recipe::Recipe& recipe, const Options& options) {
   std::vector<RankOutcome> outcomes(static_cast<size_t>(options.ranks));
   test::run_ranks(options.ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
     RankOutcome& outcome = outcomes[static_cast<size_t>(world->rank())];
@@ -71,12 +71,12 @@ recipe::Recipe uneven_recipe() {
 
 TEST_CASE("ranks with 7, 5 and 5 batches that have rows end with the weights of one rank") {  // T19
   const auto recipe = uneven_recipe();
-  const auto one = train(recipe, {}).front();
+  const auto one = train_on_ranks(recipe, {}).front();
   auto untrained = recipe;
   untrained.optim.learning_rate = 0;
-  CHECK(largest_difference(one, train(untrained, {}).front()) > 1e-3);
+  CHECK(largest_difference(one, train_on_ranks(untrained, {}).front()) > 1e-3);
   for (const auto strategy : kStrategies) {
-    const auto outcomes = train(recipe, {3, strategy});
+    const auto outcomes = train_on_ranks(recipe, {3, strategy});
     CHECK(outcomes[0].batches_with_rows == 7);
     CHECK(outcomes[1].batches_with_rows == 5);
     CHECK(outcomes[2].batches_with_rows == 5);
@@ -155,8 +155,8 @@ TEST_CASE("training goes on after an evaluation as if there had been none, to th
   recipe.train.max_steps = 4;
   for (const auto strategy : kStrategies) {
     for (const int64_t ranks : {2, 3}) {
-      const auto without = train(recipe, {ranks, strategy});
-      const auto with = train(recipe, {ranks, strategy, true});
+      const auto without = train_on_ranks(recipe, {ranks, strategy});
+      const auto with = train_on_ranks(recipe, {ranks, strategy, true});
       for (size_t rank = 0; rank < with.size(); ++rank) {
         CHECK(largest_difference(with[rank], without[rank]) == 0);
       }
