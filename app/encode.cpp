@@ -17,8 +17,10 @@
 #include "eval/quantize.h"
 #include "eval/text_encoding.h"
 #include "exit_codes.h"
+#include "io/checksum.h"
 #include "rank_process.h"
 #include "train/console.h"
+#include "train/handshake.h"
 #include "train/loaded_model.h"
 #include "train/mesh.h"
 
@@ -31,6 +33,22 @@ void check_output(const EncodeOptions& options) {
     throw UserError(fmt::format("--output: '{}' is the input", options.output_path));
   }
   eval::check_embedding_path(options.output_path, options.overwrites);
+}
+
+// What makes the ranks' vectors parts of one result.
+std::vector<train::Fact> facts(const eval::EncodingOptions& encoding, const data::TextList& list,
+                               const model::SentenceModel& model) {
+  auto facts = opening_facts("encode");
+  io::Checksum texts;
+  for (const std::string_view text : list.texts()) {
+    texts.update({reinterpret_cast<const std::byte*>(text.data()), text.size()});
+  }
+  facts.push_back({"texts", fmt::format("{} texts, {}", list.texts().size(), texts.text())});
+  facts.push_back({"--prompt-name", encoding.prompt});
+  facts.push_back({"--truncate-dim", encoding.truncate_dim ? std::to_string(*encoding.truncate_dim) : "not set"});
+  facts.push_back(train::parameter_fact(model.parameters()));
+  facts.push_back(train::file_fact("model", model.spec().directory, {"config.json", "tokenizer.json"}));
+  return facts;
 }
 
 int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
@@ -46,6 +64,7 @@ int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
   encoding.truncate_dim = options.truncate_dim ? options.truncate_dim : spec.truncate_dim;
   encoding.threads = threads_per_rank({}, info.local_world_size);
   const auto world = train::join_world(info, {});
+  train::agree_on_facts(*world, facts(encoding, list, *loaded.model));
 
   const double start = monotonic_seconds();
   const eval::Embedder embedder(*loaded.model, *loaded.tokenizer, model::Layout::kPacked);

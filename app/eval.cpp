@@ -19,6 +19,7 @@
 #include "standard_output.h"
 #include "train/console.h"
 #include "train/evaluation.h"
+#include "train/handshake.h"
 #include "train/mesh.h"
 #include "train/run.h"
 
@@ -84,6 +85,9 @@ eval::NamedValues evaluate_on_ranks(recipe::Recipe recipe, const dist::RankInfo&
   configure_log(info);
   at::set_num_threads(static_cast<int>(threads_per_rank(recipe.launch.threads_per_rank, info.local_world_size)));
   auto world = train::join_world(info, recipe.launch);
+  auto facts = opening_facts("evaluation");
+  facts.push_back(train::recipe_fact(recipe));
+  train::agree_on_facts(*world, facts);
   train::Run run = train::assemble_evaluation(std::move(recipe), std::move(world));
   train::EvaluationRunner runner(train::evaluation_parts(run));
   const auto evaluation = runner.run({});

@@ -25,6 +25,10 @@ void configure_log(const dist::RankInfo& info) {
   log::configure(settings);
 }
 
+std::vector<train::Fact> opening_facts(const std::string& command) {
+  return {{"version", STFT_VERSION}, {"command", command}};
+}
+
 void translate(const c10::Error& error) {
   const std::string text(error.what_without_backtrace());
   const std::string first = text.substr(0, text.find('\n'));

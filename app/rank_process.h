@@ -5,8 +5,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "dist/rank_environment.h"
+#include "train/handshake.h"
 
 namespace stft::app {
 
@@ -15,6 +18,10 @@ int64_t threads_per_rank(std::optional<int64_t> given, int64_t local_ranks);
 
 // Information comes from rank 0 only; colours and the live line where the launcher's standard error allows them.
 void configure_log(const dist::RankInfo& info);
+
+// What the ranks of every command must agree on first: the version of stft, and `command` with the flags that change
+// what the ranks do together.
+std::vector<train::Fact> opening_facts(const std::string& command);
 
 // LibTorch's own errors: SystemError for a failed allocation, else InternalError, with the first line (the rest is a
 // stack).

@@ -15,6 +15,7 @@
 #include "io/directory.h"
 #include "rank_process.h"
 #include "recipe/recipe.h"
+#include "train/handshake.h"
 #include "train/mesh.h"
 #include "train/resume.h"
 #include "train/run.h"
@@ -34,6 +35,14 @@ train::OutputDirUse output_dir_use(const TrainOptions& options) {
                               : train::OutputDirUse::kNew;
 }
 
+std::vector<train::Fact> facts(const TrainOptions& options, const recipe::Recipe& recipe) {
+  auto facts = opening_facts(options.resume       ? "train --resume " + *options.resume
+                             : options.overwrites ? "train --overwrite"
+                                                  : "train");
+  facts.push_back(train::recipe_fact(recipe));
+  return facts;
+}
+
 int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::RankInfo& info) {
   configure_log(info);
   at::set_num_threads(static_cast<int>(threads_per_rank(recipe.launch.threads_per_rank, info.local_world_size)));
@@ -50,6 +59,7 @@ int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::Ran
     }
   };
   auto world = train::join_world(info, recipe.launch);
+  train::agree_on_facts(*world, facts(options, recipe));
   std::optional<train::ResumePoint> resumed;
   if (options.resume) {
     if (io::is_directory(output_dir)) {

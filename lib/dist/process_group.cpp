@@ -14,6 +14,19 @@
 
 namespace stft::dist {
 
+CollectiveCounts& CollectiveCounts::operator+=(const CollectiveCounts& other) {
+  all_gathers += other.all_gathers;
+  reduce_scatters += other.reduce_scatters;
+  all_reduces += other.all_reduces;
+  bytes += other.bytes;
+  return *this;
+}
+
+CollectiveCounts CollectiveCounts::operator-(const CollectiveCounts& earlier) const {
+  return {all_gathers - earlier.all_gathers, reduce_scatters - earlier.reduce_scatters,
+          all_reduces - earlier.all_reduces, bytes - earlier.bytes};
+}
+
 struct PendingCollective::Impl {
   c10::intrusive_ptr<c10d::Work> work;
   std::vector<at::Tensor> held;
@@ -135,10 +148,16 @@ std::unique_ptr<PendingCollective::Impl> issue(const char* operation, int64_t ra
   }
 }
 
+void ProcessGroup::count(int64_t CollectiveCounts::*kind, const at::Tensor& tensor) {
+  if (size_ > 1) {
+    counts_.*kind += 1;
+    counts_.bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+}
+
 PendingCollective ProcessGroup::all_gather(at::Tensor output, at::Tensor input) {
   STFT_CHECK(output.numel() == size_ * input.numel(), "all_gather: sizes do not fit");
-  counts_.all_gathers += 1;
-  counts_.bytes += static_cast<int64_t>(output.nbytes());
+  count(&CollectiveCounts::all_gathers, output);
   PendingCollective pending;
   output = output.view({-1});
   input = input.view({-1});
@@ -153,8 +172,7 @@ PendingCollective ProcessGroup::all_gather(at::Tensor output, at::Tensor input) 
 
 PendingCollective ProcessGroup::reduce_scatter_sum(at::Tensor output, at::Tensor input) {
   STFT_CHECK(input.numel() == size_ * output.numel(), "reduce_scatter: sizes do not fit");
-  counts_.reduce_scatters += 1;
-  counts_.bytes += static_cast<int64_t>(input.nbytes());
+  count(&CollectiveCounts::reduce_scatters, input);
   PendingCollective pending;
   output = output.view({-1});
   input = input.view({-1});
@@ -168,8 +186,7 @@ PendingCollective ProcessGroup::reduce_scatter_sum(at::Tensor output, at::Tensor
 }
 
 PendingCollective ProcessGroup::all_reduce_sum(at::Tensor tensor) {
-  counts_.all_reduces += 1;
-  counts_.bytes += static_cast<int64_t>(tensor.nbytes());
+  count(&CollectiveCounts::all_reduces, tensor);
   PendingCollective pending;
   if (impl_ != nullptr) {
     std::vector<at::Tensor> tensors{tensor};

@@ -13,12 +13,15 @@
 
 namespace stft::dist {
 
-// What a rank's collectives cost so far. Bytes are those of this rank's input (all-gather: of its output).
+// What a rank's collectives cost. Bytes are those of this rank's input (all-gather: of its output).
 struct CollectiveCounts {
   int64_t all_gathers = 0;
   int64_t reduce_scatters = 0;
   int64_t all_reduces = 0;
   int64_t bytes = 0;
+
+  CollectiveCounts& operator+=(const CollectiveCounts& other);
+  CollectiveCounts operator-(const CollectiveCounts& earlier) const;
 };
 
 // A collective under way. The tensors it works on must live until wait() has returned; it keeps references to them.
@@ -72,6 +75,7 @@ class ProcessGroup {
 
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
+  // Of this rank so far; the copies within a group of one are not counted.
   const CollectiveCounts& counts() const { return counts_; }
 
   // Collective: output (size * numel of input, contiguous) gets the inputs in rank order. The input may be this rank's
@@ -90,6 +94,8 @@ class ProcessGroup {
   ProcessGroup(std::unique_ptr<Impl> impl, int64_t rank, int64_t size);
   struct Meeting;
   static std::unique_ptr<ProcessGroup> over(const Meeting& meeting, const Options& options);
+
+  void count(int64_t CollectiveCounts::*kind, const at::Tensor& tensor);
 
   std::unique_ptr<Impl> impl_;  // null for a group of one
   int64_t rank_ = 0;

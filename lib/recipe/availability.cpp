@@ -139,7 +139,6 @@ std::vector<Refusal> train_refusals(const TrainConfig& t, const optim::OptimConf
       {"train.optim", o.optim == optim::OptimizerType::kAdamW8bit, name_of(kOptimizers, o.optim)},
       {"train.learning_rate_mapping", !o.learning_rate_mapping.empty(), "learning_rate_mapping"},
       {"train.lr_scheduler_type", !has_schedule, name_of(kSchedules, o.lr_scheduler_type)},
-      {"train.on_nonfinite", t.on_nonfinite != OnNonfinite::kStop, name_of(kOnNonfinites, t.on_nonfinite)},
       {"train.batch_sampler", t.batch_sampler != BatchSampler::kBatchSampler, name_of(kBatchSamplers, t.batch_sampler)},
       {"train.multi_dataset_batch_sampler", t.multi_dataset_batch_sampler != MultiDatasetBatchSampler::kProportional,
        name_of(kMultiDatasetBatchSamplers, t.multi_dataset_batch_sampler)},
@@ -151,7 +150,6 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
   std::vector<Refusal> refusals = {
       {"adapter", r.adapter.has_value(), "an adapter (LoRA, QLoRA)"},
       {"quantization", r.quantization.has_value(), "quantization"},
-      {"run.debug_collectives", r.run.debug_collectives, "debug_collectives"},
       {"data.train", r.data.train.size() > 1, "more than one data set"},
       {"checkpoint.adapter_only", !c.adapter_only, "adapter_only: false (adapters)"},
       {"checkpoint.async", c.is_async, "async saving"},

@@ -88,6 +88,16 @@ std::vector<Difference> compare_resolved(const ResolvedText& ours, const Resolve
   return differences;
 }
 
+std::string flat_text(const ResolvedText& text) {
+  std::string lines;
+  for (const auto& [key, value] : flat_keys(text)) {
+    std::string line = key + ": " + value;
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    lines += line + "\n";
+  }
+  return lines;
+}
+
 std::vector<Difference> fixed_differences(const std::vector<Difference>& differences) {
   std::vector<Difference> fixed;
   std::copy_if(differences.begin(), differences.end(), std::back_inserter(fixed),

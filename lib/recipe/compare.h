@@ -20,6 +20,9 @@ struct ResolvedText {
 };
 std::vector<Difference> compare_resolved(const ResolvedText& ours, const ResolvedText& theirs);
 
+// Every key with its value, a line each: "loss.scale: 20". UserError as above.
+std::string flat_text(const ResolvedText& text);
+
 // The differences under keys that a resumed run may not change: what the model, adapter, loss and training data are,
 // the seed, the order, and the optimizer's kind.
 std::vector<Difference> fixed_differences(const std::vector<Difference>& differences);

@@ -318,11 +318,7 @@ uint64_t ShardEngine::parameters_checksum() {
 dist::CollectiveCounts ShardEngine::counts() const {
   dist::CollectiveCounts sum;
   for (const auto& group : groups_) {
-    const dist::CollectiveCounts counts = group->counts();
-    sum.all_gathers += counts.all_gathers;
-    sum.reduce_scatters += counts.reduce_scatters;
-    sum.all_reduces += counts.all_reduces;
-    sum.bytes += counts.bytes;
+    sum += group->counts();
   }
   return sum;
 }

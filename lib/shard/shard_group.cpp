@@ -47,10 +47,7 @@ std::vector<LocalParameter> ShardGroup::local_parameters() const {
 
 dist::CollectiveCounts ShardGroup::counts() const {
   dist::CollectiveCounts counts = shards_.counts();
-  const dist::CollectiveCounts& of_gradients = reducer_.counts();
-  counts.reduce_scatters += of_gradients.reduce_scatters;
-  counts.all_reduces += of_gradients.all_reduces;
-  counts.bytes += of_gradients.bytes;
+  counts += reducer_.counts();
   return counts;
 }
 

@@ -50,10 +50,7 @@ dist::CollectiveCounts Mesh::counts() const {
   for (const dist::ProcessGroup* group :
        std::array{world_.get(), own_shard_.get(), own_replicate_.get(), part_.get()}) {
     if (group != nullptr) {
-      sum.all_gathers += group->counts().all_gathers;
-      sum.reduce_scatters += group->counts().reduce_scatters;
-      sum.all_reduces += group->counts().all_reduces;
-      sum.bytes += group->counts().bytes;
+      sum += group->counts();
     }
   }
   return sum;

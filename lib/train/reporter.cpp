@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "base/log.h"
 #include "checkpoint/manifest.h"
@@ -120,9 +121,39 @@ void Reporter::progress(const RunState& state, const StepReport& step, bool is_m
                 is_milestone);
 }
 
+void Reporter::skipped(const RunState& state, const StepReport& step) {
+  if (log_) {
+    log_->write("skip", {{"step", state.position.step},
+                         {"epoch", state.epoch},
+                         {"loss", step.result.loss},
+                         {"grad_norm", step.result.grad_norm},
+                         {"learning_rate", step.learning_rate}});
+  }
+  if (is_writer_) {
+    log::warn(fmt::format("step {}: the loss is {} and the gradient norm {}; skipped, nothing was updated",
+                          state.position.step, std::fabs(step.result.loss), std::fabs(step.result.grad_norm)));
+  }
+}
+
+void Reporter::collectives(const RunState& state, const dist::CollectiveCounts& counts) {
+  if (log_) {
+    log_->write("collectives", {{"step", state.position.step},
+                                {"all_gathers", counts.all_gathers},
+                                {"reduce_scatters", counts.reduce_scatters},
+                                {"all_reduces", counts.all_reduces},
+                                {"bytes", counts.bytes}});
+  }
+  if (is_writer_) {
+    log::info(fmt::format("step {}: {} all-gathers, {} reduce-scatters, {} all-reduces, {} bytes", state.position.step,
+                          counts.all_gathers, counts.reduce_scatters, counts.all_reduces, format_count(counts.bytes)));
+  }
+}
+
 void Reporter::log_step(RunState& state, const StepReport& step) {
   const LogTotals& since = state.since_log;
-  const double loss = since.loss_sum / static_cast<double>(since.steps);
+  // Of the steps that were not skipped; null in the log when there was none.
+  const double loss =
+      since.steps > 0 ? since.loss_sum / static_cast<double>(since.steps) : std::numeric_limits<double>::quiet_NaN();
   const auto memory = measured_memory(run_);
   if (log_) {
     log_->write("step", {{"step", state.position.step},

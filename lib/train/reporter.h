@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "dist/process_group.h"
 #include "train/evaluation.h"
 #include "train/run.h"
 #include "train/run_log.h"
@@ -29,6 +30,10 @@ class Reporter {
   void start(const RunState& state);
   // The live line, or a plain one when the step is a milestone.
   void progress(const RunState& state, const StepReport& step, bool is_milestone);
+  // The "skip" event: the step's loss or gradient norm was not finite, so nothing was updated.
+  void skipped(const RunState& state, const StepReport& step);
+  // The "collectives" event: what the step's collectives cost this rank.
+  void collectives(const RunState& state, const dist::CollectiveCounts& counts);
   // Collective: the "step" event with the ranks' memory. Adds to the state's history and starts its totals anew.
   void log_step(RunState& state, const StepReport& step);
   void evaluating(const RunState& state);

@@ -17,7 +17,9 @@
 #include "train/batch_options.h"
 #include "train/console.h"
 #include "train/evaluation.h"
+#include "train/handshake.h"
 #include "train/loaded_model.h"
+#include "train/replicas.h"
 #include "train/sharding_choice.h"
 
 namespace stft::train {
@@ -179,6 +181,28 @@ std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
   return paths;
 }
 
+// What the ranks read from files that the recipe only names. Evaluation files are told apart by their sizes.
+std::vector<Fact> input_facts(const Run& run) {
+  const std::string& directory = run.model->spec().directory;
+  std::vector<std::string> configs = {"config.json", "modules.json", "config_sentence_transformers.json"};
+  for (const model::ModuleSpec& module : run.model->spec().modules) {
+    if (!module.path.empty()) {
+      configs.push_back(module.path + "/config.json");
+    }
+  }
+  std::string sizes;
+  for (const std::string& path : input_paths(run.recipe)) {
+    if (fs::is_regular_file(path)) {
+      sizes += fmt::format("{}: {} bytes\n", path, fs::file_size(path));
+    }
+  }
+  return {parameter_fact(run.model->parameters()),
+          file_fact("model", directory, configs),
+          file_fact("tokenizer", directory, {"tokenizer.json", "tokenizer_config.json", "sentence_bert_config.json"}),
+          {"training data", run.data_fingerprint},
+          {"data files", sizes}};
+}
+
 }  // namespace
 
 model::Layout layout_of(recipe::Packing packing) {
@@ -232,11 +256,13 @@ Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGrou
   Run run;
   run.recipe = std::move(recipe);
   read_model_and_evaluators(run);
+  agree_on_facts(*world, input_facts(run));
   if (world->rank() == 0) {
     tell_about_data(run);
   }
   make_engine(run, std::move(world));
   run.engine->fill(run.weights->source());
+  check_replicas(*run.engine, *run.mesh, "before the evaluation");
   return run;
 }
 
@@ -245,6 +271,7 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world, s
   Run run = read_inputs(std::move(recipe), world->size(), start);
   run.resumed = std::move(resumed);
   run.data_fingerprint = run.dataset->fingerprint();
+  agree_on_facts(*world, input_facts(run));
   if (run.resumed && run.resumed->state.data_fingerprint != run.data_fingerprint) {
     throw UserError(fmt::format("{}: the rows are not those that '{}' was trained on",
                                 recipe::where(run.recipe, "data.train.0.path"), run.resumed->checkpoint));
@@ -263,6 +290,7 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world, s
   } else {
     run.engine->fill(run.weights->source());
   }
+  check_replicas(*run.engine, *run.mesh, "before the first step");
   run.schedule = std::make_unique<optim::Schedule>(r.optim, run.plan->total_steps());
   run.loader = std::make_unique<data::BatchLoader>(*run.dataset, *run.tokenizer, *run.plan, loader_options(run));
   return run;

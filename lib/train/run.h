@@ -44,7 +44,8 @@ struct Run {
 
 // Collective: from a resolved recipe and the ranks to a run that is ready for its first step; weights are filled, each
 // rank reading its own rows: from the model, or from the checkpoint with the optimizer's state. UserError for what the
-// recipe's files turn out to be (among them: no step to train) and for a checkpoint that does not fit them.
+// recipe's files turn out to be (among them: no step to train), for a checkpoint that does not fit them, and for ranks
+// that read different ones (agree_on_facts).
 Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world,
              std::optional<ResumePoint> resumed = std::nullopt);
 

@@ -18,8 +18,8 @@ namespace stft::train {
 
 // Since the last line of the log.
 struct LogTotals {
-  double loss_sum = 0;
-  int64_t steps = 0;
+  double loss_sum = 0;  // of the steps that were not skipped
+  int64_t steps = 0;    // that were not skipped
   int64_t rows = 0;
   int64_t tokens = 0;
   double seconds = 0;  // in steps, without evaluation

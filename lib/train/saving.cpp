@@ -12,6 +12,7 @@
 #include "io/checksum.h"
 #include "io/directory.h"
 #include "io/file.h"
+#include "train/replicas.h"
 
 namespace stft::train {
 namespace {
@@ -45,6 +46,7 @@ void remove_old(const recipe::Recipe& recipe, const SaveRequest& request) {
 
 void save_checkpoint(Run& run, const SaveRequest& request) {
   const std::string name = checkpoint::checkpoint_name(request.state.position.step);
+  check_replicas(*run.engine, *run.mesh, "before saving " + name);
   checkpoint::CheckpointContent content{*run.model, *run.weights, *run.engine, run.mesh->world(), std::nullopt, {}, {}};
   if (request.with_optimizer) {
     content.optimizer.emplace(checkpoint::OptimizerSource{*run.optimizer, run.recipe.optim,

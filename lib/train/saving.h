@@ -23,6 +23,7 @@ struct SaveRequest {
 
 // Collective: writes checkpoint-<step> below output_dir (after which it is complete or absent), then best.json, and
 // removes what save_total_limit does not allow. A rank that fails throws what happened, the others CollectiveError.
+// Copies of the model that differ are not saved: the SystemError of check_replicas.
 void save_checkpoint(Run& run, const SaveRequest& request);
 
 // On rank 0: trainer_state.json of the run's directory.

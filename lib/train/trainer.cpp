@@ -14,6 +14,8 @@
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/export_model.h"
 #include "checkpoint/stored_model.h"
+#include "train/handshake.h"
+#include "train/replicas.h"
 #include "train/saving.h"
 
 namespace stft::train {
@@ -109,23 +111,35 @@ bool Trainer::agree_to_stop() {
 }
 
 void Trainer::take_step(const data::LocalStep& step) {
+  if (run_.recipe.run.debug_collectives) {
+    agree_on_facts(run_.mesh->world(), {batch_fact(step)});
+  }
   const double start = monotonic_seconds();
+  const auto counts = run_.mesh->counts();
   last_step_.learning_rate = run_.schedule->learning_rate(state_.position.step);
   last_step_.result = runner_.run(step, last_step_.learning_rate, is_stop_requested_);
   const StepResult& result = last_step_.result;
-  if (!result.is_finite) {
+  if (!result.is_finite && run_.recipe.train.on_nonfinite == recipe::OnNonfinite::kStop) {
     throw SystemError(fmt::format("step {}: the loss is {} and the gradient norm {}; stopped before the update",
                                   state_.position.step + 1, std::fabs(result.loss), std::fabs(result.grad_norm)));
   }
   state_.position = step.end;
   state_.epoch = step.epoch_after;
-  state_.since_log.loss_sum += result.loss;
-  state_.since_log.steps += 1;
+  if (result.is_finite) {
+    state_.since_log.loss_sum += result.loss;
+    state_.since_log.steps += 1;
+  }
   state_.since_log.rows += step.rows;
   state_.since_log.tokens += result.tokens;
   const double seconds = monotonic_seconds() - start;
   state_.since_log.seconds += seconds;
   state_.train_seconds += seconds;
+  if (!result.is_finite) {
+    reporter_.skipped(state_, last_step_);
+  }
+  if (run_.recipe.run.debug_collectives) {
+    reporter_.collectives(state_, run_.mesh->counts() - counts);
+  }
   reporter_.progress(state_, last_step_, logs_now());
 }
 
@@ -262,6 +276,7 @@ Outcome Trainer::finish() {
     return stop();
   }
   const std::string final_dir = (std::filesystem::path(run_.recipe.run.output_dir) / "final").string();
+  check_replicas(*run_.engine, *run_.mesh, "before writing final/");
   checkpoint::export_model({*run_.model, *run_.weights, *run_.engine, run_.mesh->world()}, final_dir);
   write_trainer_state(run_, {state_, facts()});
   reporter_.finished(state_, first_evaluation_, last_evaluation_);

@@ -179,11 +179,18 @@ TEST_CASE("an evaluator's name that is no file name is refused", "[e2e][review]"
   check_both_refuse(directory, recipe, {"evaluators.0.name", "beir/scifact"});
 }
 
-TEST_CASE("debugging output that does not exist yet is refused", "[e2e][review]") {
+TEST_CASE("debug_collectives tells what the collectives of every step cost", "[e2e][review]") {
   const TemporaryDirectory directory;
   Json recipe = small_recipe(directory);
   recipe["run"]["debug_collectives"] = true;
-  check_both_refuse(directory, recipe, {"run.debug_collectives", "not available yet"});
+  const Outcome outcome = run_stft({"train", write_recipe(directory, recipe), "--nproc", "2"});
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  const RunLog log = read_log(directory.path("run"));
+  REQUIRE(log.collectives.size() == 3);
+  CHECK(log.collectives.back().at("step") == 3);
+  CHECK(log.collectives.back().at("all_gathers") > 0);
+  CHECK_THAT(outcome.err, Contains("step 3: ") && Contains("reduce-scatters") && Contains("bytes"));
 }
 
 TEST_CASE("report_to [] writes no log, but the run is the same", "[e2e][review]") {

@@ -80,6 +80,10 @@ RunLog read_log(const std::string& run_directory) {
       log.saves.push_back(std::move(event));
     } else if (kind == "stop") {
       log.stops.push_back(std::move(event));
+    } else if (kind == "skip") {
+      log.skips.push_back(std::move(event));
+    } else if (kind == "collectives") {
+      log.collectives.push_back(std::move(event));
     } else if (kind == "end") {
       log.ends.push_back(std::move(event));
     } else {

@@ -36,6 +36,8 @@ struct RunLog {
   std::vector<Json> evals;
   std::vector<Json> saves;
   std::vector<Json> stops;
+  std::vector<Json> skips;
+  std::vector<Json> collectives;
   std::vector<Json> ends;
 };
 

@@ -25,10 +25,6 @@ namespace {
 constexpr int64_t kRows = 12;
 constexpr int64_t kWholeBytes = (11 * 6 + 3 * (36 + 6 + 1)) * 4;  // of all gradients of the default shape
 
-struct Mesh {
-  std::unique_ptr<dist::ProcessGroup> world, shard, replicate, part;
-};
-
 struct Setup {
   ChainShape shape = {};
   ShardConfig config = {};
@@ -47,8 +43,7 @@ struct Result {
   std::vector<at::Tensor> gradients;  // whole, of every parameter; undefined: none
   dist::CollectiveCounts counts;      // of the step
   shard::MemoryUse planned, measured;
-  std::vector<int64_t> gradient_bytes;
-  bool is_empty_after_forward = true, is_empty_after_backward = true;
+  bool is_empty_after_backward = true;
 };
 
 bool is_freed(const ChainModel& model, int64_t first, int64_t end) {
@@ -137,8 +132,7 @@ Result run(const Setup& setup, const Body& body) {
     const std::scoped_lock lock(mutex);
     if (rank == 0) {
       result.gradients = gradients;
-      result.counts = {after.all_gathers - before.all_gathers, after.reduce_scatters - before.reduce_scatters,
-                       after.all_reduces - before.all_reduces, after.bytes - before.bytes};
+      result.counts = after - before;
       result.planned = engine.planned_memory(false);
       result.measured = engine.measured_memory();
       result.is_empty_after_backward = is_empty;

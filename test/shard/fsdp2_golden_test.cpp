@@ -275,9 +275,7 @@ dist::CollectiveCounts counts_of_step(Rank& rank, const Step& step) {
   rank.engine->clear_gradients();
   const auto before = rank.world.counts();
   step(rank);
-  const auto& after = rank.world.counts();
-  return {after.all_gathers - before.all_gathers, after.reduce_scatters - before.reduce_scatters,
-          after.all_reduces - before.all_reduces, after.bytes - before.bytes};
+  return rank.world.counts() - before;
 }
 
 }  // namespace

@@ -55,8 +55,8 @@ State load(const recipe::Recipe& recipe, const std::string& path, int64_t ranks,
         state.weights.push_back(whole.clone());
       }
     }
-    checkpoint::CheckpointContent content{
-        *run.model, *run.weights, *run.engine, run.mesh->world(), std::nullopt, {}, {}};
+    checkpoint::CheckpointContent content{*run.model,   *run.weights, *run.engine, run.mesh->world(),
+                                          std::nullopt, {},           {}};
     content.optimizer.emplace(checkpoint::OptimizerSource{*run.optimizer, run.recipe.optim, 0.0});
     checkpoint::write_checkpoint(content, scratch.path("again"));
     if (is_first) {

@@ -1,0 +1,203 @@
+#include "train/handshake.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "io/checksum.h"
+#include "recipe/compare.h"
+
+namespace stft::train {
+namespace {
+
+constexpr size_t kLongestShown = 160;
+
+int64_t checksum(const std::string& text) {
+  io::Checksum sum;
+  sum.update({reinterpret_cast<const std::byte*>(text.data()), text.size()});
+  return static_cast<int64_t>(sum.value());
+}
+
+// Collective: one number of every rank.
+std::vector<int64_t> gather_numbers(dist::ProcessGroup& world, const std::vector<int64_t>& own) {
+  const auto count = static_cast<int64_t>(own.size());
+  auto input = at::empty({count}, at::kLong);
+  std::copy(own.begin(), own.end(), input.data_ptr<int64_t>());
+  auto output = at::empty({world.size() * count}, at::kLong);
+  world.all_gather(output, input).wait();
+  return {output.data_ptr<int64_t>(), output.data_ptr<int64_t>() + output.numel()};
+}
+
+// Collective: every rank's text.
+std::vector<std::string> gather_texts(dist::ProcessGroup& world, const std::string& own) {
+  const auto sizes = gather_numbers(world, {static_cast<int64_t>(own.size())});
+  const int64_t longest = std::max<int64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
+  auto input = at::zeros({longest}, at::kByte);
+  std::memcpy(input.data_ptr(), own.data(), own.size());
+  auto output = at::empty({world.size() * longest}, at::kByte);
+  world.all_gather(output, input).wait();
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    const auto* begin = output.data_ptr<uint8_t>() + static_cast<int64_t>(rank) * longest;
+    texts.emplace_back(begin, begin + sizes[rank]);
+  }
+  return texts;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+// The lines that `others` does not have.
+std::vector<std::string> lines_beyond(const std::string& text, const std::string& others) {
+  const auto known = lines_of(others);
+  const std::set<std::string> in_others(known.begin(), known.end());
+  std::vector<std::string> beyond;
+  for (const std::string& line : lines_of(text)) {
+    if (!in_others.contains(line)) {
+      beyond.push_back(line);
+    }
+  }
+  return beyond;
+}
+
+std::string shown(const std::vector<std::string>& lines) {
+  if (lines.empty()) {
+    return "nothing of the kind";
+  }
+  std::string line = lines.front();
+  if (line.size() > kLongestShown) {
+    size_t end = kLongestShown;
+    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) {
+      --end;  // not within a UTF-8 sequence
+    }
+    line = line.substr(0, end) + "...";
+  }
+  return "'" + line + "'" + (lines.size() > 1 ? fmt::format(" (and {} more)", lines.size() - 1) : "");
+}
+
+// "rank 1", "ranks 0 and 2", "ranks 0, 2 and 3".
+std::string name_ranks(const std::vector<int64_t>& ranks) {
+  if (ranks.size() == 1) {
+    return fmt::format("rank {}", ranks.front());
+  }
+  return fmt::format("ranks {} and {}", fmt::join(ranks.begin(), ranks.end() - 1, ", "), ranks.back());
+}
+
+// How the texts of the other ranks differ from rank 0's.
+std::string describe(const std::string& field, const std::vector<std::string>& texts) {
+  std::map<std::string, std::vector<int64_t>> ranks_with;
+  std::vector<std::string> distinct;  // in the order of ranks
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    auto& ranks = ranks_with[texts[rank]];
+    if (ranks.empty()) {
+      distinct.push_back(texts[rank]);
+    }
+    ranks.push_back(static_cast<int64_t>(rank));
+  }
+  const std::string& first = distinct.front();
+  std::string message;
+  for (size_t i = 1; i < distinct.size(); ++i) {
+    auto here = lines_beyond(first, distinct[i]);
+    auto there = lines_beyond(distinct[i], first);
+    if (here.empty() && there.empty()) {  // the same lines in another order
+      here = lines_of(first);
+      there = lines_of(distinct[i]);
+      const auto [a, b] = std::mismatch(here.begin(), here.end(), there.begin(), there.end());
+      here.erase(here.begin(), a);
+      there.erase(there.begin(), b);
+    }
+    message += fmt::format("\n{}: {} on {}, {} on {}", field, shown(here), name_ranks(ranks_with[first]), shown(there),
+                           name_ranks(ranks_with[distinct[i]]));
+  }
+  return message;
+}
+
+// Collective: of the facts whose checksums differ.
+std::string differences(dist::ProcessGroup& world, const std::vector<Fact>& facts) {
+  std::vector<int64_t> sums;
+  for (const Fact& fact : facts) {
+    sums.push_back(checksum(fact.value));
+  }
+  const auto all = gather_numbers(world, sums);
+  std::string message;
+  for (size_t i = 0; i < facts.size(); ++i) {
+    bool is_equal = true;
+    for (size_t rank = 1; rank < static_cast<size_t>(world.size()); ++rank) {
+      is_equal = is_equal && all[rank * facts.size() + i] == all[i];
+    }
+    if (!is_equal) {
+      message += describe(facts[i].field, gather_texts(world, facts[i].value));
+    }
+  }
+  return message;
+}
+
+}  // namespace
+
+void agree_on_facts(dist::ProcessGroup& world, const std::vector<Fact>& facts) {
+  if (world.size() == 1) {
+    return;
+  }
+  // Another version may compare other facts, and more of them: first, which they are.
+  std::string fields;
+  for (const Fact& fact : facts) {
+    fields += (fields.empty() ? "" : ", ") + fact.field;
+  }
+  std::string message = differences(world, {{"what the ranks compare", fields}});
+  if (message.empty() && !facts.empty()) {
+    message = differences(world, facts);
+  }
+  if (!message.empty()) {
+    throw UserError("the ranks do not run the same:" + message);
+  }
+}
+
+Fact recipe_fact(const recipe::Recipe& recipe) {
+  return {"recipe", recipe::flat_text({recipe::dump(recipe), "the recipe"})};
+}
+
+Fact parameter_fact(const model::ParameterTable& table) {
+  std::string text;
+  for (const model::Parameter& parameter : table) {
+    text += fmt::format("{} of module {}: [{}]{}\n", parameter.name, parameter.module, fmt::join(parameter.shape, ", "),
+                        parameter.is_trainable ? "" : ", frozen");
+  }
+  return {"parameters", text};
+}
+
+Fact file_fact(std::string field, const std::string& directory, const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    const std::string path = (std::filesystem::path(directory) / name).string();
+    if (std::filesystem::exists(path)) {
+      text += fmt::format("{}: {}\n", name, io::file_checksum(path));
+    }
+  }
+  return {std::move(field), text};
+}
+
+Fact batch_fact(const data::LocalStep& step) {
+  std::string text;
+  for (const data::LocalMicroBatch& batch : step.micro_batches) {
+    text += fmt::format("micro-batch {}: {} of {} rows, at most {} negatives, {} a row, scores {}\n", batch.micro_step,
+                        batch.global_rows, batch.step_rows, batch.max_negatives, fmt::join(batch.negatives, " "),
+                        batch.scores.empty() ? "none" : fmt::format("{:.9g}", fmt::join(batch.scores, " ")));
+  }
+  return {"batch", text};
+}
+
+}  // namespace stft::train
