@@ -60,9 +60,46 @@ TEST_CASE("counts tell what was sent") {
   auto out = at::empty({4});
   group->all_gather(out, at::ones({4})).wait();
   CHECK(out.sum().item<double>() == 4);
-  CHECK(group->counts().all_gathers == 1);
-  CHECK(group->counts().bytes == 16);
+  CHECK(group->counts().all_gathers == 0);  // a copy
+  CHECK(group->counts().bytes == 0);
   CHECK_THROWS_AS(group->all_gather(out, at::ones({3})), stft::InternalError);
+  std::atomic<int> right{0};
+  run_ranks(2, [&](std::unique_ptr<ProcessGroup> pair) {
+    auto both = at::empty({8});
+    pair->all_gather(both, at::ones({4})).wait();
+    const auto before = pair->counts();
+    pair->all_reduce_sum(both).wait();
+    pair->reduce_scatter_sum(at::empty({4}), both).wait();
+    const auto later = pair->counts() - before;
+    right += before.all_gathers == 1 && before.bytes == 32 && later.all_gathers == 0 && later.all_reduces == 1 &&
+                     later.reduce_scatters == 1 && later.bytes == 64
+                 ? 1
+                 : 0;
+  });
+  CHECK(right == 2);
+}
+
+TEST_CASE("groups within a group: neighbours, and one of each neighbourhood") {
+  std::atomic<int> right{0};
+  run_ranks(4, [&](std::unique_ptr<ProcessGroup> world) {
+    const int64_t rank = world->rank();
+    const int64_t first = rank / 2 * 2;
+    const auto neighbours = world->subgroup("neighbours-" + std::to_string(first), {first, first + 1});
+    const auto across = world->subgroup("across-" + std::to_string(rank % 2), {rank % 2, rank % 2 + 2});
+    const auto alone = world->subgroup("alone", {rank});
+    auto near = at::full({1}, static_cast<double>(rank));
+    auto far = near.clone();
+    auto own = near.clone();
+    neighbours->all_reduce_sum(near).wait();
+    across->all_reduce_sum(far).wait();
+    alone->all_reduce_sum(own).wait();
+    const bool is_right = near.item<double>() == static_cast<double>(2 * first + 1) &&
+                          far.item<double>() == static_cast<double>(2 * (rank % 2) + 2) &&
+                          own.item<double>() == static_cast<double>(rank) && neighbours->rank() == rank % 2 &&
+                          across->rank() == rank / 2 && alone->size() == 1;
+    right += is_right ? 1 : 0;
+  });
+  CHECK(right == 4);
 }
 
 TEST_CASE("a rank that goes away fails the others by name, not by silence") {

@@ -114,6 +114,40 @@ TEST_CASE("what 1, 2 and 3 ranks save, FULL and SHARDED, any number of ranks rea
   }
 }
 
+TEST_CASE("what the other strategies save is read back bit for bit by every strategy") {
+  struct Writer {
+    std::string name;
+    RunOptions options;
+    bool is_offloaded = false, is_bf16 = false;
+  };
+  const std::vector<Writer> writers = {{"two copies of two halves", {4, shard::Strategy::kHybridShard}},
+                                       {"offloaded", {2, shard::Strategy::kShardGradOp}, true, false},
+                                       {"bf16", {3, shard::Strategy::kFullShard}, false, true}};
+  for (const auto type : {StateDictType::kFull, StateDictType::kSharded}) {
+    for (const Writer& writer : writers) {
+      INFO(writer.name << ", full " << (type == StateDictType::kFull));
+      const TemporaryDirectory directory;
+      recipe::Recipe recipe = checkpoint_recipe(directory.path("run"));
+      recipe.train.max_steps = 3;
+      save_every(recipe, 3, type);
+      recipe.sharding.hybrid_shard_size = 2;
+      recipe.sharding.cpu_offload = writer.is_offloaded;
+      recipe.train.bf16 = writer.is_bf16;
+      train_run(recipe, writer.options);
+      const std::string path = directory.path("run/checkpoint-3");
+      CHECK(checkpoint::verify_checkpoint(path).faults.empty());
+      const State one = load(recipe, path, 1, shard::Strategy::kFullShard);
+      CHECK(one.steps == 3);
+      for (const auto& weight : one.weights) {
+        CHECK(weight.scalar_type() == at::kFloat);
+      }
+      check_equal(load(recipe, path, 4, shard::Strategy::kHybridShard), one);
+      check_equal(load(recipe, path, 3, shard::Strategy::kShardGradOp), one);
+      check_equal(load(recipe, path, 2, shard::Strategy::kNoShard), one);
+    }
+  }
+}
+
 TEST_CASE("state-dict: FULL to SHARDED and back, to any number of parts, is the same state") {
   const TemporaryDirectory directory;
   const recipe::Recipe recipe = trained(directory.path("run"), StateDictType::kFull, {2});
