@@ -15,14 +15,17 @@ class MemoryMeter {
  public:
   void add(int64_t bytes) {
     now_ += bytes;
-    peak_ = std::max(peak_, now_);
+    peak_ = is_peak_noted_ ? std::max(peak_, now_) : peak_;
   }
+  // Whether what is added from now on counts for the peak (default).
+  void note_peak(bool is_noted) { is_peak_noted_ = is_noted; }
   int64_t now() const { return now_; }
   int64_t peak() const { return peak_; }
 
  private:
   int64_t now_ = 0;
   int64_t peak_ = 0;
+  bool is_peak_noted_ = true;
 };
 
 // Everything is borrowed. `shard` cuts the parameters, `replicate` joins the ranks that hold the same rows.

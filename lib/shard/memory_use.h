@@ -13,7 +13,8 @@ namespace stft::shard {
 struct MemoryUse {
   int64_t parameters = 0;  // shards
   int64_t gradients = 0;   // what is kept of them between backward and update
-  int64_t gathers = 0;     // gathered leaves and the buffers they pass through, at their peak
+  // Gathered leaves and the buffers they pass through, at the peak of a training step. (An evaluation has all leaves.)
+  int64_t gathers = 0;
 };
 
 // What is done with a unit's leaves after its forward, when its backward will come.

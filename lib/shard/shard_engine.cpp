@@ -278,6 +278,7 @@ void ShardEngine::reshard_all() {
 
 ShardEngine::KeepUnsharded::KeepUnsharded(ShardEngine& engine, Gather gather) : engine_(engine) {
   STFT_CHECK(!engine.keeps_unsharded_, "the groups are kept unsharded already");
+  engine.meter_.note_peak(gather != Gather::kNow);
   if (gather == Gather::kNow) {
     engine.unshard_all();
   }
@@ -289,6 +290,7 @@ ShardEngine::KeepUnsharded::~KeepUnsharded() {
   for (auto& group : engine_.groups_) {
     group->end_gather();  // throws nothing: an exception may be under way
   }
+  engine_.meter_.note_peak(true);
 }
 
 void ShardEngine::reset() {

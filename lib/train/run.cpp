@@ -123,6 +123,12 @@ void tell_about_data(const Run& run) {
   }
 }
 
+void check_wrap(const Run& run) {
+  if (const auto problem = shard::wrap_problem(run.model->parameters(), run.model->blocks(), run.recipe.sharding)) {
+    throw UserError(recipe::where(run.recipe, "sharding.wrap") + ": " + *problem);
+  }
+}
+
 // What evaluating takes, short of the weights' values.
 void read_model_and_evaluators(Run& run) {
   const recipe::Recipe& r = run.recipe;
@@ -155,12 +161,6 @@ void make_engine(Run& run, std::unique_ptr<dist::ProcessGroup> world) {
       shard::EngineModel{run.model->parameters(), run.model->blocks()},
       shard::EngineMesh{run.mesh->shard(), run.mesh->replicate(), run.mesh->part()}, run.sharding);
   run.reduces_every_micro_batch = !keeps_whole_gradients(run.recipe, *run.engine, run.sharding, memory);
-}
-
-void check_wrap(const Run& run) {
-  if (const auto problem = shard::wrap_problem(run.model->parameters(), run.model->blocks(), run.recipe.sharding)) {
-    throw UserError(recipe::where(run.recipe, "sharding.wrap") + ": " + *problem);
-  }
 }
 
 std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
@@ -255,6 +255,12 @@ void check_inputs(const recipe::Recipe& recipe, int64_t ranks) {
 Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world) {
   Run run;
   run.recipe = std::move(recipe);
+  // An evaluation gathers everything once, so how the run that trains was cut does not matter; it may not even fit this
+  // number of ranks.
+  if (run.recipe.sharding.strategy != shard::Strategy::kNoShard) {
+    run.recipe.sharding.strategy = shard::Strategy::kFullShard;
+    run.recipe.sharding.reshard_after_forward_size.reset();
+  }
   read_model_and_evaluators(run);
   agree_on_facts(*world, input_facts(run));
   if (world->rank() == 0) {

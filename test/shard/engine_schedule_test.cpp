@@ -440,6 +440,12 @@ TEST_CASE("bytes that are planned are those that are measured") {
       }
     }
   }
+  const auto evaluated =
+      run(with_strategy(Strategy::kFullShard, 2), [](ChainModel& model, ShardEngine& engine, const at::Tensor& ids) {
+        one_pass(model, engine, ids);
+        const ShardEngine::KeepUnsharded keep(engine);  // not a part of the step
+      });
+  CHECK(evaluated.planned.gathers == evaluated.measured.gathers);
   Setup parts = with_strategy(Strategy::kFullShard, 4);
   parts.part = 2;
   const auto found = run(parts, one_pass);
