@@ -122,6 +122,7 @@ void Reporter::progress(const RunState& state, const StepReport& step, bool is_m
 }
 
 void Reporter::skipped(const RunState& state, const StepReport& step) {
+  skipped_steps_ += 1;
   if (log_) {
     log_->write("skip", {{"step", state.position.step},
                          {"epoch", state.epoch},
@@ -271,6 +272,10 @@ void Reporter::finished(const RunState& state, const Evaluation& first, const Ev
   }
   if (!comparisons.empty()) {
     log::info("before and after\n" + comparison_table(comparisons));
+  }
+  if (skipped_steps_ > 0) {
+    log::warn(fmt::format("{} of the steps were skipped: their loss or gradient norm was not finite",
+                          format_count(skipped_steps_)));
   }
   log::info(fmt::format("trained {} steps in {}; the model is in {}", format_count(state.position.step),
                         format_duration(state.train_seconds),

@@ -51,6 +51,7 @@ class Reporter {
 
   Run& run_;
   bool is_writer_;
+  int64_t skipped_steps_ = 0;
   std::unique_ptr<RunLog> log_;  // rank 0, when the recipe reports to jsonl
 };
 

@@ -26,6 +26,12 @@ TEST_CASE("two resolved recipes are compared key by key") {
   CHECK_THROWS_AS(compare_resolved({ours, "ours"}, {"just text", "theirs"}), UserError);
 }
 
+TEST_CASE("a resolved recipe as lines: a key and its value each") {
+  CHECK(flat_text({"loss: {scale: 20}\ndata: [a, {b: null}]\nempty: {}\ntext: \"two\\nlines\"\n", "r"}) ==
+        "loss.scale: 20\ndata.0: a\ndata.1.b: null\nempty: {}\ntext: two lines\n");
+  CHECK_THROWS_AS(flat_text({"just text", "r"}), UserError);
+}
+
 TEST_CASE("what is fixed is a whole key or a section, no mere beginning of a name") {
   const auto is_fixed = [](const std::string& key) { return fixed_differences({{key, "1", "2"}}).size() == 1; };
   for (const char* key : {"loss.scale", "data.train.0.path.0", "adapter", "adapter.r", "run.seed", "train.optim"}) {

@@ -1,6 +1,5 @@
 // run.debug_collectives: what the log says of a step's collectives is what the step issued.
 #include <catch2/catch.hpp>
-#include <set>
 
 #include "io/temporary_directory.h"
 #include "train/checkpoint_run.h"
@@ -62,7 +61,6 @@ TEST_CASE("without shards a step gathers the embeddings and reduces the gradient
   const test::TemporaryDirectory directory;
   const auto recipe = recipe_into(directory.path("run"));
   int64_t parameters = 0;
-  std::set<std::string> names;
   {
     const auto run = test::assemble_on(dist::ProcessGroup::single(), recipe, shard::Strategy::kNoShard);
     for (const auto& parameter : run->model->parameters()) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "io/file.h"
 #include "io/temporary_directory.h"
 #include "support/rank_messages.h"
 #include "support/run_fixture.h"
@@ -68,6 +69,25 @@ TEST_CASE("a copy that differs by one bit is found before it is saved, and all r
   std::filesystem::create_directories(directory.path("run"));
   CHECK_THAT(save(directory.path("run"), {3, 0}).front(),  // who is right is not known
              Catch::Contains("on rank 1, ") && Catch::EndsWith("on rank 2"));
+}
+
+TEST_CASE("ranks that load different weights do not come to a first step") {
+  const test::TemporaryDirectory directory;
+  const std::string other = directory.path("other");
+  std::filesystem::copy(test::golden_path("tiny_bert"), other, std::filesystem::copy_options::recursive);
+  std::string weights = io::read_text_file(other + "/model.safetensors");
+  char& byte = weights[weights.size() / 2];  // of the word embeddings
+  byte = static_cast<char>(byte ^ 1);
+  io::write_file(other + "/model.safetensors", weights);
+  const auto messages = test::messages_of_ranks<SystemError>(2, [&](std::unique_ptr<dist::ProcessGroup> world) {
+    auto recipe = test::tiny_recipe();
+    if (world->rank() == 1) {
+      recipe.model.name_or_path = other;
+    }
+    test::assemble_on(std::move(world), recipe, shard::Strategy::kNoShard);
+  });
+  CHECK(messages[0] == messages[1]);
+  CHECK_THAT(messages[0], Catch::Contains("before the first step: the copies of the model are not equal"));
 }
 
 TEST_CASE("equal copies are saved, and so is a model without copies") {
