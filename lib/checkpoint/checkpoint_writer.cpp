@@ -34,8 +34,8 @@ void write_model_sharded(const CheckpointContent& content, const std::string& di
       if (tensor.is_parameter) {
         const shard::LocalParameter& local = parameters[static_cast<size_t>(tensor.parameter)];
         const RowRange rows = rows_to_write(local);
-        STFT_CHECK(local.value.scalar_type() == at::kFloat, "SHARDED parameters are written in fp32");
-        const auto* data = static_cast<const std::byte*>(local.value.const_data_ptr());
+        const auto values = local.value.to(at::kFloat);  // a frozen one may be kept in less
+        const auto* data = static_cast<const std::byte*>(values.const_data_ptr());
         const int64_t first = (rows.first - local.layout.first_row) * local.layout.row_numel;
         const int64_t count = rows.count * local.layout.row_numel;
         writer.add_rows(std::move(entry), rows, {data + first * 4, static_cast<size_t>(count * 4)});

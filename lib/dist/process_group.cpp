@@ -195,6 +195,20 @@ PendingCollective ProcessGroup::all_reduce_sum(at::Tensor tensor) {
   return pending;
 }
 
+std::vector<std::vector<int64_t>> gather_integers(ProcessGroup& group, const std::vector<int64_t>& own) {
+  const auto count = static_cast<int64_t>(own.size());
+  auto input = at::empty({count}, at::kLong);
+  std::copy(own.begin(), own.end(), input.data_ptr<int64_t>());
+  auto output = at::empty({group.size() * count}, at::kLong);
+  group.all_gather(output, input).wait();
+  std::vector<std::vector<int64_t>> of_ranks;
+  for (int64_t rank = 0; rank < group.size(); ++rank) {
+    const int64_t* first = output.data_ptr<int64_t>() + rank * count;
+    of_ranks.emplace_back(first, first + count);
+  }
+  return of_ranks;
+}
+
 void ProcessGroup::barrier() {
   auto nothing = at::zeros({1}, at::kInt);
   all_reduce_sum(nothing).wait();

@@ -103,4 +103,7 @@ class ProcessGroup {
   CollectiveCounts counts_;
 };
 
+// Collective: every rank's integers, as many on each, in rank order.
+std::vector<std::vector<int64_t>> gather_integers(ProcessGroup& group, const std::vector<int64_t>& own);
+
 }  // namespace stft::dist

@@ -37,4 +37,29 @@ Rendezvous Rendezvous::in_process() {
   return Rendezvous(std::make_shared<Impl>(Impl{c10::make_intrusive<c10d::HashStore>()}));
 }
 
+void Rendezvous::agree_on_size(int64_t rank, int64_t world_size) const {
+  const auto key = [](int64_t of_rank) { return fmt::format("stft/world_size/{}", of_rank); };
+  std::string other;
+  int64_t teller = 0;
+  try {
+    impl_->store->set(key(rank), std::to_string(world_size));
+    // Rank 0 hears of all others, the others of rank 0.
+    for (teller = rank == 0 ? 1 : 0; teller < (rank == 0 ? world_size : 1); ++teller) {
+      other = impl_->store->get_to_str(key(teller));
+      if (other != std::to_string(world_size)) {
+        break;
+      }
+      other.clear();
+    }
+  } catch (const std::exception& cause) {
+    const std::string text(cause.what());
+    throw SystemError(
+        fmt::format("waiting for rank {} of {}: {}", teller, world_size, text.substr(0, text.find('\n'))));
+  }
+  if (!other.empty()) {
+    throw UserError(fmt::format("the ranks were started for different numbers of ranks: rank {} for {}, rank {} for {}",
+                                rank, world_size, teller, other));
+  }
+}
+
 }  // namespace stft::dist

@@ -25,6 +25,10 @@ class Rendezvous {
   // Ranks that are threads of this process.
   static Rendezvous in_process();
 
+  // Collective: every rank tells how many ranks it was started for. UserError when that differs, on those that can
+  // know: the group would wait for ranks that never come.
+  void agree_on_size(int64_t rank, int64_t world_size) const;
+
   struct Impl;  // defined for lib/dist only
   const Impl& impl() const { return *impl_; }
 

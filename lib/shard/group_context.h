@@ -47,9 +47,8 @@ struct GroupContext {
 // shard     the rows of a parameter that this rank owns, in its stored dtype (fp32 when trainable), at home(); the
 //           optimizer's truth. The shards of a group lie in one flat buffer, each padded to chunk_rows.
 // leaf      the whole parameter that the model computes with (model::Parameter::leaf), in `compute`. It is made once
-// and
-//           keeps its storage object; while the group is sharded that storage has zero bytes. Autograd's saved views
-//           stay valid because gathering fills the same storage again, without touching the version counter.
+//           and keeps its storage object; while the group is sharded that storage has zero bytes. Autograd's saved
+//           views stay valid because gathering fills the same storage again, without touching the version counter.
 // resident  with a shard group of one rank, nothing to cast and nothing offloaded, the leaf is the shard and stays.
 
 }  // namespace stft::shard

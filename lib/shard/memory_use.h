@@ -9,7 +9,8 @@
 
 namespace stft::shard {
 
-// Bytes of this rank, padding included.
+// Bytes of this rank, padding included. Not in it: the gradients of the units whose reduction is under way (whole, and
+// packed for the wire; at most three units), and activations.
 struct MemoryUse {
   int64_t parameters = 0;  // shards
   int64_t gradients = 0;   // what is kept of them between backward and update

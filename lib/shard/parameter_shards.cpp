@@ -200,7 +200,7 @@ void ParameterShards::copy_out() {
 
 // Each rank of the part has an equal stretch of every padded leaf.
 void ParameterShards::keep_part() {
-  if (is_resident_ || state_ != GroupState::kUnsharded || context_.part == nullptr) {
+  if (ranks_ == 1 || state_ != GroupState::kUnsharded || context_.part == nullptr) {
     free();
     return;
   }
@@ -257,7 +257,7 @@ void ParameterShards::free() {
   state_ = GroupState::kSharded;
 }
 
-void ParameterShards::abandon() {
+void ParameterShards::free_quietly() {
   try {
     gather_.wait();  // the memory that it writes to is freed next
   } catch (const CollectiveError&) {

@@ -41,11 +41,10 @@ class ParameterShards {
   void finish_gather();
   // Frees the leaves. A gather under way is waited for first.
   void free();
+  // The same, but throws nothing when that gather fails.
+  void free_quietly();
   // Frees the leaves but for this rank's share of what its part keeps.
   void keep_part();
-
-  // After a failure: ends a gather under way, whatever becomes of it, and frees the leaves.
-  void abandon();
 
   // Collective over the shard group: the whole tensor of one parameter on every rank, in its stored dtype.
   at::Tensor gather(int64_t index);

@@ -49,7 +49,9 @@ at::ScalarType scalar_type(ParamDtype dtype) {
 }
 
 AfterForward after_forward(const ShardConfig& config, const EngineMesh& mesh) {
-  if (config.strategy == Strategy::kShardGradOp || config.reshard_after_forward == false) {
+  // With one rank to gather from, freeing would save nothing on the wire and cost a second copy.
+  const bool is_copy = mesh.shard.size() == 1 && !config.cpu_offload;
+  if (is_copy || config.strategy == Strategy::kShardGradOp || config.reshard_after_forward == false) {
     return AfterForward::kKeep;
   }
   return mesh.part != nullptr ? AfterForward::kKeepPart : AfterForward::kFree;
@@ -86,6 +88,11 @@ ShardEngine::ShardEngine(EngineModel model, EngineMesh mesh, const ShardConfig& 
     }
     units_.push_back(unit);
   }
+  int64_t planned = 0;
+  for (const auto& group : groups_) {
+    planned += group->shards().size();
+  }
+  STFT_CHECK(planned == static_cast<int64_t>(model.parameters.size()), "every parameter belongs to a block");
 }
 
 ShardEngine::~ShardEngine() = default;
@@ -190,11 +197,14 @@ void ShardEngine::post_backward(size_t unit) {
   }
   if (pending == 0 && has_gradient_sync_) {
     reduce(unit);
+  } else if (pending == 0) {
+    units_[unit].has_whole_gradients = true;
   }
 }
 
 // The reductions of at most two units are under way.
 void ShardEngine::reduce(size_t unit) {
+  units_[unit].has_whole_gradients = false;
   if (unit + 2 < units_.size()) {
     for_groups(unit + 2, [](ShardGroup& group) { group.finish_reduce(); });
   }
@@ -224,6 +234,12 @@ void ShardEngine::final_callback() {
 }
 
 void ShardEngine::finish_gradients() {
+  // What earlier backwards left, of units that the last one did not pass.
+  for (size_t unit = units_.size(); unit-- > 0;) {
+    if (units_[unit].has_whole_gradients) {
+      reduce(unit);
+    }
+  }
   for (size_t group = groups_.size(); group-- > 0;) {
     groups_[group]->advance_reduce();
   }
@@ -241,6 +257,9 @@ void ShardEngine::finish_gradients() {
 void ShardEngine::clear_gradients() {
   for (auto& group : groups_) {
     group->clear_gradients();
+  }
+  for (Unit& unit : units_) {
+    unit.has_whole_gradients = false;
   }
 }
 
@@ -278,9 +297,14 @@ void ShardEngine::reshard_all() {
 
 ShardEngine::KeepUnsharded::KeepUnsharded(ShardEngine& engine, Gather gather) : engine_(engine) {
   STFT_CHECK(!engine.keeps_unsharded_, "the groups are kept unsharded already");
-  engine.meter_.note_peak(gather != Gather::kNow);
   if (gather == Gather::kNow) {
-    engine.unshard_all();
+    engine.meter_.note_peak(false);
+    try {
+      engine.unshard_all();
+    } catch (...) {
+      engine.meter_.note_peak(true);
+      throw;
+    }
   }
   engine.keeps_unsharded_ = true;
 }
@@ -288,7 +312,7 @@ ShardEngine::KeepUnsharded::KeepUnsharded(ShardEngine& engine, Gather gather) : 
 ShardEngine::KeepUnsharded::~KeepUnsharded() {
   engine_.keeps_unsharded_ = false;
   for (auto& group : engine_.groups_) {
-    group->end_gather();  // throws nothing: an exception may be under way
+    group->reshard_quietly();  // throws nothing: an exception may be under way
   }
   engine_.meter_.note_peak(true);
 }
@@ -297,6 +321,7 @@ void ShardEngine::reset() {
   is_callback_queued_ = false;
   for (Unit& unit : units_) {
     unit.pending_backwards = 0;
+    unit.has_whole_gradients = false;
   }
   for (auto& group : groups_) {
     group->abandon();

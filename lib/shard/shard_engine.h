@@ -106,7 +106,8 @@ class ShardEngine final : public model::BlockObserver {
   struct Unit {
     int64_t first_block = 0, end_block = 0;
     UnitGroups range;
-    int64_t pending_backwards = 0;  // forwards with gradient whose backward has not passed
+    int64_t pending_backwards = 0;     // forwards with gradient whose backward has not passed
+    bool has_whole_gradients = false;  // on the leaves, not yet reduced
   };
   template <typename Action>
   void for_groups(size_t unit, Action&& action);

@@ -24,7 +24,7 @@ std::vector<GradientReducer::Parameter> ShardGroup::trainable() const {
 
 void ShardGroup::abandon() {
   reducer_.abandon();
-  shards_.abandon();
+  shards_.free_quietly();
 }
 
 std::vector<LocalParameter> ShardGroup::local_parameters() const {

@@ -57,8 +57,8 @@ class ShardGroup {
   void clear_gradients() { reducer_.clear(); }
   // After a failure: ends what is under way, whatever becomes of it, and forgets gradients and leaves.
   void abandon();
-  // Of the leaves only: reshard() for where nothing may be thrown.
-  void end_gather() { shards_.abandon(); }
+  // As reshard(), for where nothing may be thrown.
+  void reshard_quietly() { shards_.free_quietly(); }
 
   std::vector<LocalParameter> local_parameters() const;
 

@@ -26,18 +26,17 @@ int64_t checksum(const std::string& text) {
 }
 
 // Collective: one number of every rank.
-std::vector<int64_t> gather_numbers(dist::ProcessGroup& world, const std::vector<int64_t>& own) {
-  const auto count = static_cast<int64_t>(own.size());
-  auto input = at::empty({count}, at::kLong);
-  std::copy(own.begin(), own.end(), input.data_ptr<int64_t>());
-  auto output = at::empty({world.size() * count}, at::kLong);
-  world.all_gather(output, input).wait();
-  return {output.data_ptr<int64_t>(), output.data_ptr<int64_t>() + output.numel()};
+std::vector<int64_t> gather_number(dist::ProcessGroup& world, int64_t own) {
+  std::vector<int64_t> numbers;
+  for (const auto& of_rank : dist::gather_integers(world, {own})) {
+    numbers.push_back(of_rank.front());
+  }
+  return numbers;
 }
 
 // Collective: every rank's text.
 std::vector<std::string> gather_texts(dist::ProcessGroup& world, const std::string& own) {
-  const auto sizes = gather_numbers(world, {static_cast<int64_t>(own.size())});
+  const auto sizes = gather_number(world, static_cast<int64_t>(own.size()));
   const int64_t longest = std::max<int64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
   auto input = at::zeros({longest}, at::kByte);
   std::memcpy(input.data_ptr(), own.data(), own.size());
@@ -132,12 +131,12 @@ std::string differences(dist::ProcessGroup& world, const std::vector<Fact>& fact
   for (const Fact& fact : facts) {
     sums.push_back(checksum(fact.value));
   }
-  const auto all = gather_numbers(world, sums);
+  const auto all = dist::gather_integers(world, sums);
   std::string message;
   for (size_t i = 0; i < facts.size(); ++i) {
     bool is_equal = true;
-    for (size_t rank = 1; rank < static_cast<size_t>(world.size()); ++rank) {
-      is_equal = is_equal && all[rank * facts.size() + i] == all[i];
+    for (const auto& of_rank : all) {
+      is_equal = is_equal && of_rank[i] == all.front()[i];
     }
     if (!is_equal) {
       message += describe(facts[i].field, gather_texts(world, facts[i].value));

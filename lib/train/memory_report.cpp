@@ -1,6 +1,5 @@
 #include "train/memory_report.h"
 
-#include <ATen/ATen.h>
 #include <sys/resource.h>
 
 #include <string>
@@ -28,20 +27,18 @@ Figures figures(const shard::MemoryUse& use, int64_t optimizer) {
 }
 
 IntegerLists of_all_ranks(const Figures& own, dist::ProcessGroup& world) {
-  const auto count = static_cast<int64_t>(own.size());
-  auto mine = at::empty({count}, at::kLong);
-  for (int64_t i = 0; i < count; ++i) {
-    mine.data_ptr<int64_t>()[i] = own[static_cast<size_t>(i)].second;
+  std::vector<int64_t> values;
+  for (const auto& [name, value] : own) {
+    values.push_back(value);
   }
-  auto all = at::empty({world.size(), count}, at::kLong);
-  world.all_gather(all, mine).wait();
+  const auto all = dist::gather_integers(world, values);
   IntegerLists lists;
-  for (int64_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < own.size(); ++i) {
     std::vector<int64_t> by_rank;
-    for (int64_t rank = 0; rank < world.size(); ++rank) {
-      by_rank.push_back(all.data_ptr<int64_t>()[rank * count + i]);
+    for (const auto& of_rank : all) {
+      by_rank.push_back(of_rank[i]);
     }
-    lists.emplace_back(own[static_cast<size_t>(i)].first, std::move(by_rank));
+    lists.emplace_back(own[i].first, std::move(by_rank));
   }
   return lists;
 }

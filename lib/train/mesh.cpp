@@ -73,7 +73,9 @@ std::unique_ptr<dist::ProcessGroup> join_world(const dist::RankInfo& info, const
   options.rank = info.rank;
   options.world_size = info.world_size;
   options.timeout_s = launch.timeout_s;
-  return dist::ProcessGroup::over_gloo(dist::Rendezvous::tcp(store), options);
+  const auto rendezvous = dist::Rendezvous::tcp(store);
+  rendezvous.agree_on_size(info.rank, info.world_size);
+  return dist::ProcessGroup::over_gloo(rendezvous, options);
 }
 
 }  // namespace stft::train

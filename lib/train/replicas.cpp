@@ -1,6 +1,5 @@
 #include "train/replicas.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,23 +15,18 @@ void check_replicas(shard::ShardEngine& engine, Mesh& mesh, const std::string& w
     return;
   }
   // A copy's ranks have the same sum.
-  auto own = at::empty({1}, at::kLong);
-  own.fill_(static_cast<int64_t>(engine.parameters_checksum()));
-  dist::ProcessGroup& world = mesh.world();
-  auto sums = at::empty({world.size()}, at::kLong);
-  world.all_gather(sums, own).wait();
-  const auto* values = sums.data_ptr<int64_t>();
+  const auto sums = dist::gather_integers(mesh.world(), {static_cast<int64_t>(engine.parameters_checksum())});
   std::vector<std::string> others;
-  for (int64_t rank = 1; rank < world.size(); ++rank) {
-    if (values[rank] != values[0]) {
-      others.push_back(fmt::format("{:016x} on rank {}", static_cast<uint64_t>(values[rank]), rank));
+  for (size_t rank = 1; rank < sums.size(); ++rank) {
+    if (sums[rank] != sums[0]) {
+      others.push_back(fmt::format("{:016x} on rank {}", static_cast<uint64_t>(sums[rank].front()), rank));
     }
   }
   if (!others.empty()) {
     throw SystemError(
         fmt::format("{}: the copies of the model are not equal: the checksum of the parameters is {:016x} "
                     "on rank 0, {}",
-                    when, static_cast<uint64_t>(values[0]), fmt::join(others, ", ")));
+                    when, static_cast<uint64_t>(sums[0].front()), fmt::join(others, ", ")));
   }
 }
 

@@ -21,7 +21,10 @@ namespace {
 
 // "full_shard", "hybrid_shard (2 x 4)": what the run does, auto resolved.
 std::string strategy_name(Run& run) {
-  const std::string name = recipe::name_of(recipe::kStrategies, run.sharding.strategy);
+  const bool keeps =
+      run.sharding.strategy == shard::Strategy::kFullShard && run.sharding.reshard_after_forward == false;
+  const auto strategy = keeps ? shard::Strategy::kShardGradOp : run.sharding.strategy;
+  const std::string name = recipe::name_of(recipe::kStrategies, strategy);
   const bool is_hybrid = run.sharding.strategy == shard::Strategy::kHybridShard;
   return is_hybrid ? fmt::format("{} ({} x {})", name, run.mesh->replicate().size(), run.mesh->shard().size()) : name;
 }
@@ -229,8 +232,12 @@ void Reporter::evaluated_best(const RunState& state, const Evaluation& evaluatio
 }
 
 void Reporter::saved(const RunState& state, const std::string& checkpoint, double seconds) {
+  const std::string checksum = fmt::format("{:016x}", run_.engine->parameters_checksum());
   if (log_) {
-    log_->write("save", {{"step", state.position.step}, {"checkpoint", checkpoint}, {"seconds", seconds}});
+    log_->write("save", {{"step", state.position.step},
+                         {"checkpoint", checkpoint},
+                         {"parameters_checksum", checksum},
+                         {"seconds", seconds}});
   }
   if (is_writer_) {
     const bool is_best = state.best && state.best->checkpoint == checkpoint;

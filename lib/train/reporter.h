@@ -41,6 +41,7 @@ class Reporter {
   void evaluated(RunState& state, const Evaluation& evaluation);
   // The evaluation of the reloaded best: an event with "reloaded"; no row and no entry in the history.
   void evaluated_best(const RunState& state, const Evaluation& evaluation);
+  // Collective (a checksum): the "save" event.
   void saved(const RunState& state, const std::string& checkpoint, double seconds);
   void stopped(const RunState& state, const std::string& checkpoint);
   // The "end" event, before and after, where the model is. `first` and `last` may be empty.

@@ -181,7 +181,8 @@ std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
   return paths;
 }
 
-// What the ranks read from files that the recipe only names. Evaluation files are told apart by their sizes.
+// What the ranks read from files that the recipe only names. Files of evaluations and of weights are told
+// apart by their sizes.
 std::vector<Fact> input_facts(const Run& run) {
   const std::string& directory = run.model->spec().directory;
   std::vector<std::string> configs = {"config.json", "modules.json", "config_sentence_transformers.json"};
@@ -194,6 +195,11 @@ std::vector<Fact> input_facts(const Run& run) {
   for (const std::string& path : input_paths(run.recipe)) {
     if (fs::is_regular_file(path)) {
       sizes += fmt::format("{}: {} bytes\n", path, fs::file_size(path));
+    }
+  }
+  for (const std::string& file : io::files_below(directory)) {
+    if (file.ends_with(".safetensors") || file.ends_with(".distcp")) {
+      sizes += fmt::format("{}: {} bytes\n", file, fs::file_size(fs::path(directory) / file));
     }
   }
   return {parameter_fact(run.model->parameters()),

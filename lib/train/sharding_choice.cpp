@@ -1,10 +1,10 @@
 #include "train/sharding_choice.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -38,6 +38,18 @@ std::optional<int64_t> first_number(const std::string& path, const std::string& 
   return std::nullopt;
 }
 
+// Below the root of the control groups; empty at the root.
+std::filesystem::path own_control_group() {
+  std::ifstream file("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.starts_with("0::/")) {
+      return line.substr(4);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 int64_t machine_memory() {
@@ -45,18 +57,22 @@ int64_t machine_memory() {
   if (const auto kibibytes = first_number("/proc/meminfo", "MemTotal:")) {
     bytes = *kibibytes * 1024;
   }
-  if (const auto limit = first_number("/sys/fs/cgroup/memory.max", "")) {
-    bytes = std::min(bytes, *limit);
+  // The limits of this process's control group and of those around it ("0::/a/b").
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  std::filesystem::path group = root / own_control_group();
+  for (;; group = group.parent_path()) {
+    if (const auto limit = first_number((group / "memory.max").string(), "")) {
+      bytes = std::min(bytes, *limit);
+    }
+    if (group == root || !group.has_relative_path()) {
+      return bytes;
+    }
   }
-  return bytes;
 }
 
 int64_t memory_per_rank(dist::ProcessGroup& world) {
-  auto own = at::empty({1}, at::kLong);
-  own.fill_(machine_memory() / world.size());
-  auto all = at::empty({world.size()}, at::kLong);
-  world.all_gather(all, own).wait();
-  return all.min().item<int64_t>();
+  const auto shares = dist::gather_integers(world, {machine_memory() / world.size()});
+  return (*std::min_element(shares.begin(), shares.end())).front();
 }
 
 int64_t optimizer_bytes(const optim::OptimConfig& config, int64_t parameters) {
@@ -96,10 +112,11 @@ bool keeps_whole_gradients(const recipe::Recipe& recipe, const shard::ShardEngin
   if (sharding.strategy == shard::Strategy::kNoShard) {
     return true;
   }
+  // From what is the same on all ranks: padding counts, this rank's number of rows does not.
   const shard::MemoryUse use = engine.planned_memory(true);
   int64_t trainable = 0;
   for (const shard::LocalParameter& local : engine.local_parameters()) {
-    trainable += local.parameter->is_trainable ? local.layout.own_numel() : 0;
+    trainable += local.parameter->is_trainable ? local.layout.chunk_numel() : 0;
   }
   return use.parameters + use.gradients + use.gathers + optimizer_bytes(recipe.optim, trainable) <= memory / 2;
 }

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@ struct ChainShape {
   int64_t rows = 11;  // of the table
   bool has_tied_head = false;
   std::vector<int64_t> frozen_blocks = {};
+  std::vector<std::string> frozen_parameters = {};
 };
 
 class ChainModel {
@@ -41,6 +43,12 @@ class ChainModel {
     for (const int64_t block : shape.frozen_blocks) {
       for (const int64_t index : blocks[static_cast<size_t>(block)].parameters) {
         parameters[static_cast<size_t>(index)].is_trainable = false;
+      }
+    }
+    for (model::Parameter& parameter : parameters) {
+      const auto& frozen = shape.frozen_parameters;
+      if (std::find(frozen.begin(), frozen.end(), parameter.name) != frozen.end()) {
+        parameter.is_trainable = false;
       }
     }
   }
@@ -68,6 +76,18 @@ class ChainModel {
   }
 
   at::Tensor forward(const at::Tensor& ids, model::BlockObserver* observer) const {
+    auto x = forward_to(shape_.layers, ids, observer);
+    if (shape_.has_tied_head) {
+      const int64_t head = shape_.layers + 1;
+      x = observer ? observer->before_block(head, x) : x;
+      x = at::linear(x, leaf(0), leaf(static_cast<int64_t>(parameters.size()) - 1));
+      x = observer ? observer->after_block(head, x) : x;
+    }
+    return x;
+  }
+
+  // Through the first `layers` layers.
+  at::Tensor forward_to(int64_t layers, const at::Tensor& ids, model::BlockObserver* observer) const {
     const auto enter = [&](int64_t block, const at::Tensor& x) {
       return observer ? observer->before_block(block, x) : x;
     };
@@ -76,14 +96,10 @@ class ChainModel {
     };
     enter(0, {});
     auto x = leave(0, at::embedding(leaf(0), ids));
-    for (int64_t layer = 0; layer < shape_.layers; ++layer) {
+    for (int64_t layer = 0; layer < layers; ++layer) {
       x = enter(layer + 1, x);
       const auto y = at::tanh(at::linear(x, leaf(1 + 3 * layer), leaf(2 + 3 * layer))) * leaf(3 + 3 * layer);
       x = leave(layer + 1, y + x);
-    }
-    if (shape_.has_tied_head) {
-      x = enter(shape_.layers + 1, x);
-      x = leave(shape_.layers + 1, at::linear(x, leaf(0), leaf(static_cast<int64_t>(parameters.size()) - 1)));
     }
     return x;
   }

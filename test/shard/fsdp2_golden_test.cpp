@@ -243,17 +243,21 @@ TEST_CASE("bf16 parameters with fp32 reduction are as near to fp32 as PyTorch's 
       CHECK(loss == Approx(figures[key]["loss"].get<double>()).epsilon(2e-2));
       CHECK(norm == Approx(figures[key]["clip_grad_norm"].get<double>()).epsilon(2e-2));
     });
-    double error = 0, squares = 0;
+    double error = 0, squares = 0, to_theirs = 0;
     for (const auto& [name, found] : gradients.by_name) {
       const auto wanted = golden(key + "/gradients/" + name);
       error += std::pow((found - wanted).norm().item<double>(), 2);
       squares += std::pow(wanted.norm().item<double>(), 2);
+      to_theirs += std::pow((found - golden(key + "/gradients_bf16/" + name)).norm().item<double>(), 2);
     }
     const double relative = std::sqrt(error / squares);
+    const double between = std::sqrt(to_theirs / squares);
     INFO(key << ": relative error " << relative << ", the peer's "
              << figures[key]["bf16"]["relative_error"].get<double>());
     CHECK(relative < 1.5 * figures[key]["bf16"]["relative_error"].get<double>());
     CHECK(relative > 1e-4);  // it was computed in bf16
+    // Two roundings of the same numbers.
+    CHECK(between < 2.0 * figures[key]["bf16"]["relative_error"].get<double>());
   }
 }
 
@@ -309,6 +313,9 @@ TEST_CASE("a step issues no more collectives than PyTorch's FSDP2") {  // T6
     kept.forwards = 1;  // the root's parameters stay too
     cases.push_back(kept);
   }
+  Variant narrow;
+  narrow.config.param_dtype = shard::ParamDtype::kBf16;
+  cases.push_back({"one_forward_bf16/reshard", narrow, one_forward});
   for (const int64_t ranks : {2, 3}) {
     const auto& collectives = figures[fmt::format("ranks{}", ranks)]["collectives"];
     const auto gathered = [&](const char* key) { return collectives[key]["all_gather_bytes"].get<int64_t>(); };

@@ -45,7 +45,7 @@ Outcome train(recipe::Recipe recipe, int64_t ranks, shard::Strategy strategy, bo
 }
 
 void check_same_bits(const recipe::Recipe& recipe) {
-  for (const auto strategy : {shard::Strategy::kFullShard, shard::Strategy::kNoShard}) {
+  for (const auto strategy : {shard::Strategy::kFullShard, shard::Strategy::kShardGradOp, shard::Strategy::kNoShard}) {
     for (const int64_t ranks : {1, 2, 3}) {
       INFO("ranks " << ranks << " sharded " << (strategy == shard::Strategy::kFullShard));
       const Outcome kept = train(recipe, ranks, strategy, false);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <mutex>
+#include <set>
 
 #include "checkpoint/export_model.h"
 #include "io/file.h"
@@ -163,9 +164,18 @@ TEST_CASE("one reduction a step where memory allows, one a micro-batch where it 
   recipe.train.gradient_accumulation_steps = 3;
   recipe.train.global_batch_size = 12;
   const Outcome one = outcome_of(recipe, 1);
-  const Outcome two = outcome_of(recipe, 2);
-  CHECK_FALSE(two.reduces_every_micro_batch);  // the tiny model fits anywhere
-  check_same(two, one);
+  for (const auto strategy :
+       {Strategy::kFullShard, Strategy::kShardGradOp, Strategy::kHybridShard, Strategy::kNoShard}) {
+    recipe.sharding.strategy = strategy;
+    const Outcome two = outcome_of(recipe, 2);
+    CHECK_FALSE(two.reduces_every_micro_batch);  // the tiny model fits anywhere
+    check_same(two, one);
+    for (size_t i = 0; i < two.planned.size(); ++i) {
+      INFO(two.planned[i].first);
+      CHECK(two.planned[i].second == two.measured[i].second);
+    }
+  }
+  recipe.sharding.strategy = Strategy::kFullShard;
   run_ranks(2, [&](std::unique_ptr<dist::ProcessGroup> world) {
     const auto run = test::assemble_on(std::move(world), recipe, Strategy::kFullShard);
     const auto fits = [&](int64_t memory) {
@@ -176,6 +186,21 @@ TEST_CASE("one reduction a step where memory allows, one a micro-batch where it 
     CHECK(fits(2 * needed));
     CHECK_FALSE(fits(2 * needed - 2));
   });
+  // Ranks own different numbers of rows (500 on 3 ranks: 167, 167, 166), and still decide alike.
+  recipe.optim.optim = optim::OptimizerType::kAdamW;
+  std::mutex mutex;
+  std::set<int64_t> limits;
+  run_ranks(3, [&](std::unique_ptr<dist::ProcessGroup> world) {
+    const auto run = test::assemble_on(std::move(world), recipe, Strategy::kFullShard);
+    int64_t low = 0, high = int64_t{1} << 40;
+    while (high - low > 1) {
+      const int64_t middle = (low + high) / 2;
+      (train::keeps_whole_gradients(run->recipe, *run->engine, run->sharding, middle) ? high : low) = middle;
+    }
+    const std::scoped_lock lock(mutex);
+    limits.insert(high);
+  });
+  CHECK(limits.size() == 1);
 }
 
 TEST_CASE(

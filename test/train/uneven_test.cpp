@@ -10,7 +10,7 @@ using namespace stft;
 
 namespace {
 
-constexpr auto kStrategies = {shard::Strategy::kFullShard, shard::Strategy::kNoShard};
+constexpr auto kStrategies = {shard::Strategy::kFullShard, shard::Strategy::kShardGradOp, shard::Strategy::kNoShard};
 
 // Of one rank.
 struct RankOutcome {
