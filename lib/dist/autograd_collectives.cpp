@@ -24,7 +24,8 @@ struct AllGather : torch::autograd::Function<AllGather> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     auto* group = reinterpret_cast<ProcessGroup*>(context->saved_data["group"].toInt());
-    const auto full = gradients[0].contiguous();
+    // A copy: the reduction works in it, and others may hold the gradient.
+    const auto full = gradients[0].clone(at::MemoryFormat::Contiguous);
     auto local = at::empty(with_leading(full, full.size(0) / group->size()), full.options());
     group->reduce_scatter_sum(local, full).wait();
     return {local, at::Tensor()};

@@ -81,7 +81,8 @@ class ProcessGroup {
   // Collective: output (size * numel of input, contiguous) gets the inputs in rank order. The input may be this rank's
   // own slice of the output.
   PendingCollective all_gather(at::Tensor output, at::Tensor input);
-  // Collective: input (size * numel of output) is summed over ranks; output gets this rank's slice.
+  // Collective: input (size * numel of output) is summed over ranks; output gets this rank's slice when it is waited
+  // for. What the input holds afterwards is undefined.
   PendingCollective reduce_scatter_sum(at::Tensor output, at::Tensor input);
   // Collective: in place, the sum over ranks.
   PendingCollective all_reduce_sum(at::Tensor tensor);

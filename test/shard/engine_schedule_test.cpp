@@ -159,8 +159,8 @@ TEST_CASE("the next group is on its way while a block computes, forward and back
     } spy(engine);
     torch::autograd::backward({chain_loss(model.forward(ids, &spy))}, {});
     const std::pair ahead{shard::GroupState::kUnsharded, shard::GroupState::kGathering};
-    CHECK(spy.forward == std::vector(3, ahead));
-    CHECK(spy.backward == std::vector(2, ahead));
+    CHECK((spy.forward == std::vector(3, ahead)));
+    CHECK((spy.backward == std::vector(2, ahead)));
   });
 }
 
