@@ -188,6 +188,7 @@ TEST_CASE("one reduction a step where memory allows, one a micro-batch where it 
   });
   // Ranks own different numbers of rows (500 on 3 ranks: 167, 167, 166), and still decide alike.
   recipe.optim.optim = optim::OptimizerType::kAdamW;
+  recipe.train.global_batch_size = 18;
   std::mutex mutex;
   std::set<int64_t> limits;
   run_ranks(3, [&](std::unique_ptr<dist::ProcessGroup> world) {
