@@ -176,24 +176,26 @@ bool goes_in_parts(const at::Tensor& tensor, int64_t ranks) {
 
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-void broadcast_parts(c10d::Backend& backend, const at::Tensor& whole, int64_t ranks, Works& works) {
+// One collective a rank's part of `whole`: `start` gets the part and its rank.
+template <typename Start>
+void issue_parts(const at::Tensor& whole, int64_t ranks, Works& works, Start&& start) {
   const int64_t part = whole.numel() / ranks;
   for (int64_t root = 0; root < ranks; ++root) {
     std::vector<at::Tensor> tensors{whole.narrow(0, root * part, part)};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    works.push_back(backend.broadcast(tensors, options));
+    works.push_back(start(tensors, root));
   }
 }
 
+void broadcast_parts(c10d::Backend& backend, const at::Tensor& whole, int64_t ranks, Works& works) {
+  issue_parts(whole, ranks, works, [&backend](std::vector<at::Tensor>& part, int64_t root) {
+    return backend.broadcast(part, {.rootRank = root});
+  });
+}
+
 void reduce_parts(c10d::Backend& backend, const at::Tensor& whole, int64_t ranks, Works& works) {
-  const int64_t part = whole.numel() / ranks;
-  for (int64_t root = 0; root < ranks; ++root) {
-    std::vector<at::Tensor> tensors{whole.narrow(0, root * part, part)};
-    c10d::ReduceOptions options;
-    options.rootRank = root;
-    works.push_back(backend.reduce(tensors, options));
-  }
+  issue_parts(whole, ranks, works, [&backend](std::vector<at::Tensor>& part, int64_t root) {
+    return backend.reduce(part, {.rootRank = root});
+  });
 }
 
 void ProcessGroup::count(int64_t CollectiveCounts::*kind, const at::Tensor& tensor) {

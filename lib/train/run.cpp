@@ -163,14 +163,17 @@ void make_engine(Run& run, std::unique_ptr<dist::ProcessGroup> world) {
   run.reduces_every_micro_batch = !keeps_whole_gradients(run.recipe, *run.engine, run.sharding, memory);
 }
 
-std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
-  std::vector<std::string> paths = {recipe.model.name_or_path};
-  for (const auto& sets : {recipe.data.train, recipe.data.eval}) {
-    for (const data::DatasetConfig& config : sets) {
-      const auto files = io::expand_paths(config.paths);
-      paths.insert(paths.end(), files.begin(), files.end());
-    }
+void add_files(std::vector<std::string>& paths, const std::vector<data::DatasetConfig>& sets) {
+  for (const data::DatasetConfig& config : sets) {
+    const auto files = io::expand_paths(config.paths);
+    paths.insert(paths.end(), files.begin(), files.end());
   }
+}
+
+// What evaluations read.
+std::vector<std::string> evaluation_paths(const recipe::Recipe& recipe) {
+  std::vector<std::string> paths;
+  add_files(paths, recipe.data.eval);
   for (const eval::EvaluatorConfig& config : recipe.evaluators) {
     for (const std::string& path : {config.queries.path, config.corpus.path, config.qrels_path, config.pairs.path}) {
       if (!path.empty()) {
@@ -178,6 +181,13 @@ std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
       }
     }
   }
+  return paths;
+}
+
+std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
+  std::vector<std::string> paths = evaluation_paths(recipe);
+  paths.push_back(recipe.model.name_or_path);
+  add_files(paths, recipe.data.train);
   return paths;
 }
 
@@ -192,7 +202,7 @@ std::vector<Fact> input_facts(const Run& run) {
     }
   }
   std::string sizes;
-  for (const std::string& path : input_paths(run.recipe)) {
+  for (const std::string& path : evaluation_paths(run.recipe)) {
     if (fs::is_regular_file(path)) {
       sizes += fmt::format("{}: {} bytes\n", path, fs::file_size(path));
     }

@@ -98,7 +98,9 @@ TEST_CASE("a sharded group on GPUs gathers its rows and sums its gradients") {
           weight.name = "weight";
           weight.shape = {5, 3};
           const auto single = dist::ProcessGroup::single();
-          shard::ShardGroup shards("group", {&weight}, group, *single, gpu(group.rank()));
+          shard::MemoryMeter meter;
+          shard::ShardGroup shards("group", {&weight},
+                                   {.shard = group, .replicate = *single, .device = gpu(group.rank()), .meter = meter});
           auto local = shards.local_parameters().front();
           local.value.copy_(at::arange(local.layout.own_numel()) + local.layout.first_row * 3);
           shards.finish_unshard();

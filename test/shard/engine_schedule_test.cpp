@@ -93,7 +93,10 @@ TEST_CASE("three forwards before one backward, one of them unused by the loss") 
   const auto loss = [](ChainModel& model, model::BlockObserver* observer, const at::Tensor& ids) {
     const auto unused = model.forward((ids + 2) % 11, observer);
     const auto total = two_towers(model, observer, ids);
-    CHECK(unused.requires_grad());
+    {
+      const std::scoped_lock lock(assertion_mutex());
+      CHECK(unused.requires_grad());
+    }
     return total;
   };
   const auto expected = plain({}, [&](ChainModel& model) { return loss(model, nullptr, chain_ids(kRows, 11)); });
@@ -159,6 +162,7 @@ TEST_CASE("the next group is on its way while a block computes, forward and back
     } spy(engine);
     torch::autograd::backward({chain_loss(model.forward(ids, &spy))}, {});
     const std::pair ahead{shard::GroupState::kUnsharded, shard::GroupState::kGathering};
+    const std::scoped_lock lock(assertion_mutex());
     CHECK((spy.forward == std::vector(3, ahead)));
     CHECK((spy.backward == std::vector(2, ahead)));
   });
@@ -260,9 +264,12 @@ TEST_CASE("after an exception in a block on every rank the engine starts anew") 
           } catch (const std::exception&) {
             has_thrown = true;
           }
-          CHECK(has_thrown);
           engine.reset();
-          CHECK(is_freed(model, 0, static_cast<int64_t>(model.parameters.size())));
+          {
+            const std::scoped_lock lock(assertion_mutex());
+            CHECK(has_thrown);
+            CHECK(is_freed(model, 0, static_cast<int64_t>(model.parameters.size())));
+          }
           one_pass(model, engine, ids);
         });
     check_gradients(found.gradients, expected, 1e-6);

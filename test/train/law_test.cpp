@@ -12,10 +12,12 @@
 #include "io/file.h"
 #include "io/temporary_directory.h"
 #include "support/run_fixture.h"
+#include "support/same_training.h"
 #include "train/evaluation.h"
 #include "train/trainer.h"
 
 using namespace stft;
+using test::largest_change;
 using test::run_ranks;
 
 namespace {
@@ -76,22 +78,8 @@ Outcome outcome_of(const recipe::Recipe& recipe, const Options& options) {
   return outcome;
 }
 
-double largest_change(const Outcome& outcome, const Outcome& from) {
-  double largest = 0;
-  for (size_t i = 0; i < outcome.weights.size(); ++i) {
-    largest = std::max(largest, test::max_difference(outcome.weights[i], from.weights[i]));
-  }
-  return largest;
-}
-
 void check_same(const Outcome& found, const Outcome& expected) {
-  REQUIRE(found.losses.size() == expected.losses.size());
-  for (size_t i = 0; i < found.losses.size(); ++i) {
-    INFO("step " << i + 1);
-    CHECK(found.losses[i] == Approx(expected.losses[i]).epsilon(1e-6));
-    CHECK(found.norms[i] == Approx(expected.norms[i]).epsilon(2e-6));
-  }
-  CHECK(largest_change(found, expected) < 1e-6);
+  test::check_same_training(found, expected);
   CHECK(found.metrics.size() == expected.metrics.size());
   for (size_t i = 0; i < found.metrics.size(); ++i) {
     INFO(found.metrics[i].first);
