@@ -68,6 +68,28 @@ TEST_CASE("ranks with different strategies, commands or flags are refused", "[e2
   CHECK_FALSE(std::filesystem::exists(directory.path("run")));
 }
 
+TEST_CASE("ranks that were started for different numbers of ranks do not wait for each other", "[e2e][agreement]") {
+  const TemporaryDirectory directory;
+  const std::string path = write_recipe(directory, small_recipe(directory));
+  const std::string port = free_port();
+  std::vector<std::unique_ptr<Process>> processes;
+  for (const std::string rank : {"0", "1"}) {
+    const std::string ranks = rank == "0" ? "2" : "3";
+    Command command{{"train", path}};
+    command.environment = {"RANK=" + rank,       "WORLD_SIZE=" + ranks,       "MASTER_ADDR=127.0.0.1",
+                           "LOCAL_RANK=" + rank, "LOCAL_WORLD_SIZE=" + ranks, "MASTER_PORT=" + port};
+    processes.push_back(std::make_unique<Process>(command));
+  }
+  const Outcome first = processes[0]->wait(30);
+  const Outcome second = processes[1]->wait(30);
+  INFO(first.err << second.err);
+  CHECK(first.has_ended);
+  CHECK(second.has_ended);
+  CHECK(first.exit_code == 2);
+  CHECK_THAT(first.err, Contains("different numbers of ranks: rank 0 for 2, rank 1 for 3"));
+  CHECK(second.exit_code != 0);  // the store may have gone with rank 0 before it was asked
+}
+
 TEST_CASE("ranks that evaluate with different recipes, or encode different texts, are refused", "[e2e][agreement]") {
   const TemporaryDirectory directory;
   Json recipe = small_recipe(directory);
