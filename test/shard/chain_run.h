@@ -22,12 +22,6 @@ using shard::Strategy;
 inline constexpr int64_t kRows = 12;
 inline constexpr int64_t kWholeBytes = (11 * 6 + 3 * (36 + 6 + 1)) * 4;  // of all gradients of the default shape
 
-// Catch counts assertions without a lock; those within the body of a rank take this one.
-inline std::mutex& assertion_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-
 struct Setup {
   ChainShape shape = {};
   ShardConfig config = {};

@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -12,6 +13,12 @@
 #include "dist/rendezvous.h"
 
 namespace stft::test {
+
+// Catch counts assertions without a lock; those within the body of a rank take this one.
+inline std::mutex& assertion_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
 
 // Runs `body` on every rank with that rank's group and waits for all; the first exception of any rank is thrown again.
 inline void run_ranks(int64_t ranks, const std::function<void(std::unique_ptr<dist::ProcessGroup>)>& body) {
