@@ -19,7 +19,6 @@ class MemoryMeter {
   }
   // Whether what is added from now on counts for the peak (default).
   void note_peak(bool is_noted) { is_peak_noted_ = is_noted; }
-  int64_t now() const { return now_; }
   int64_t peak() const { return peak_; }
 
  private:

@@ -79,12 +79,10 @@ class Rehearsal {
 
   void free(int64_t unit, bool keeps_part) {
     for_groups(unit, [&](const ParameterShards& shards, Held& held) {
+      const int64_t part = keeps_part ? shards.leaf_bytes() / schedule_.part : 0;
+      meter_.add(part);
       meter_.add(-held.leaf - held.buffer - held.part);
-      held = {};
-      if (keeps_part) {
-        held.part = shards.leaf_bytes() / schedule_.part;
-        meter_.add(held.part);
-      }
+      held = {0, 0, part};
     });
   }
 

@@ -211,9 +211,9 @@ void ParameterShards::keep_part() {
     stretches.push_back(member.leaf_bytes.narrow(0, context_.part->rank() * size, size));
   }
   auto kept = at::cat(stretches);
+  context_.meter.add(kept.numel());
   free();
   kept_ = std::move(kept);
-  context_.meter.add(kept_.numel());
   state_ = GroupState::kInParts;
 }
 

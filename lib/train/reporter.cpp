@@ -49,6 +49,10 @@ void tell_about_batches(bool ranks_candidates, int64_t compared, int64_t accumul
   }
 }
 
+std::string hex(uint64_t checksum) {
+  return fmt::format("{:016x}", checksum);
+}
+
 double per_second(int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
@@ -77,7 +81,6 @@ void Reporter::start(const RunState& state) {
   const int64_t ranks = run_.mesh->world().size();
   const int64_t micro_rows = std::min(train.per_device_train_batch_size * ranks, run_.dataset->size());
   const int64_t trainable = trainable_parameters(run_.model->parameters());
-  const std::string checksum = fmt::format("{:016x}", run_.engine->parameters_checksum());
   const auto memory = planned_memory(run_);
   if (!is_writer_) {
     return;
@@ -85,7 +88,9 @@ void Reporter::start(const RunState& state) {
   const bool ranks_candidates = run_.recipe.loss.type == loss::LossType::kMultipleNegativesRanking;
   const int64_t candidates = micro_rows * (1 + run_.dataset->max_negatives());
   if (log_) {
-    LogFields fields = {{"world_size", ranks}, {"parameters_checksum", checksum}, {"trainable_parameters", trainable}};
+    LogFields fields = {{"world_size", ranks},
+                        {"parameters_checksum", hex(run_.parameters_checksum)},
+                        {"trainable_parameters", trainable}};
     if (ranks_candidates) {
       fields.emplace_back("candidates_per_anchor", candidates);
     }
@@ -231,18 +236,17 @@ void Reporter::evaluated_best(const RunState& state, const Evaluation& evaluatio
   }
 }
 
-void Reporter::saved(const RunState& state, const std::string& checkpoint, double seconds) {
-  const std::string checksum = fmt::format("{:016x}", run_.engine->parameters_checksum());
+void Reporter::saved(const RunState& state, const SaveReport& save) {
   if (log_) {
     log_->write("save", {{"step", state.position.step},
-                         {"checkpoint", checkpoint},
-                         {"parameters_checksum", checksum},
-                         {"seconds", seconds}});
+                         {"checkpoint", save.checkpoint},
+                         {"parameters_checksum", hex(save.parameters_checksum)},
+                         {"seconds", save.seconds}});
   }
   if (is_writer_) {
-    const bool is_best = state.best && state.best->checkpoint == checkpoint;
+    const bool is_best = state.best && state.best->checkpoint == save.checkpoint;
     log::info(
-        fmt::format("saved {} ({:.1f} s){}", checkpoint, seconds,
+        fmt::format("saved {} ({:.1f} s){}", save.checkpoint, save.seconds,
                     is_best ? fmt::format(", the best so far: {} {:.4f}", state.best->metric, state.best->value) : ""));
   }
 }

@@ -21,12 +21,19 @@ struct StepReport {
   double learning_rate = 0;
 };
 
+// What the log tells of a checkpoint.
+struct SaveReport {
+  std::string checkpoint;  // its name
+  uint64_t parameters_checksum = 0;
+  double seconds = 0;
+};
+
 class Reporter {
  public:
   // Borrows the run. Makes output_dir with recipe.resolved.yaml; a run that goes on appends to its log.
   explicit Reporter(Run& run);
 
-  // Collective (a checksum): the "start" event and what a person wants to know first.
+  // Collective: the "start" event and what a person wants to know first.
   void start(const RunState& state);
   // The live line, or a plain one when the step is a milestone.
   void progress(const RunState& state, const StepReport& step, bool is_milestone);
@@ -41,8 +48,7 @@ class Reporter {
   void evaluated(RunState& state, const Evaluation& evaluation);
   // The evaluation of the reloaded best: an event with "reloaded"; no row and no entry in the history.
   void evaluated_best(const RunState& state, const Evaluation& evaluation);
-  // Collective (a checksum): the "save" event.
-  void saved(const RunState& state, const std::string& checkpoint, double seconds);
+  void saved(const RunState& state, const SaveReport& save);
   void stopped(const RunState& state, const std::string& checkpoint);
   // The "end" event, before and after, where the model is. `first` and `last` may be empty.
   void finished(const RunState& state, const Evaluation& first, const Evaluation& last);

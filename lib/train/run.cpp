@@ -312,7 +312,7 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world, s
   } else {
     run.engine->fill(run.weights->source());
   }
-  check_replicas(*run.engine, *run.mesh, "before the first step");
+  run.parameters_checksum = checked_checksum(*run.engine, *run.mesh, "before the first step");
   run.schedule = std::make_unique<optim::Schedule>(r.optim, run.plan->total_steps());
   run.loader = std::make_unique<data::BatchLoader>(*run.dataset, *run.tokenizer, *run.plan, loader_options(run));
   return run;

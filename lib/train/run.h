@@ -37,6 +37,7 @@ struct Run {
   shard::ShardConfig sharding;  // the recipe's, with what it leaves open
   std::unique_ptr<shard::ShardEngine> engine;
   bool reduces_every_micro_batch = true;  // else once a step, with whole gradients kept in between
+  uint64_t parameters_checksum = 0;       // before the first step
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<data::BatchLoader> loader;

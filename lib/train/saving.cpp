@@ -44,9 +44,9 @@ void remove_old(const recipe::Recipe& recipe, const SaveRequest& request) {
 
 }  // namespace
 
-void save_checkpoint(Run& run, const SaveRequest& request) {
+uint64_t save_checkpoint(Run& run, const SaveRequest& request) {
   const std::string name = checkpoint::checkpoint_name(request.state.position.step);
-  check_replicas(*run.engine, *run.mesh, "before saving " + name);
+  const uint64_t checksum = checked_checksum(*run.engine, *run.mesh, "before saving " + name);
   checkpoint::CheckpointContent content{*run.model, *run.weights, *run.engine, run.mesh->world(), std::nullopt, {}, {}};
   if (request.with_optimizer) {
     content.optimizer.emplace(checkpoint::OptimizerSource{*run.optimizer, run.recipe.optim,
@@ -76,6 +76,7 @@ void save_checkpoint(Run& run, const SaveRequest& request) {
     });
   }
   attempt.agree();
+  return checksum;
 }
 
 void write_trainer_state(Run& run, const SaveRequest& request) {

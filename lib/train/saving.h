@@ -1,6 +1,7 @@
 // Checkpoints of a run: what goes into them, best.json, and which old ones may go.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,8 +24,8 @@ struct SaveRequest {
 
 // Collective: writes checkpoint-<step> below output_dir (after which it is complete or absent), then best.json, and
 // removes what save_total_limit does not allow. A rank that fails throws what happened, the others CollectiveError.
-// Copies of the model that differ are not saved: the SystemError of check_replicas.
-void save_checkpoint(Run& run, const SaveRequest& request);
+// Copies of the model that differ are not saved: the SystemError of checked_checksum, whose value is returned.
+uint64_t save_checkpoint(Run& run, const SaveRequest& request);
 
 // On rank 0: trainer_state.json of the run's directory.
 void write_trainer_state(Run& run, const SaveRequest& request);

@@ -1,17 +1,13 @@
 #include "train/sharding_choice.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
 
-#include "base/error.h"
-#include "base/log.h"
-#include "recipe/choices.h"
 #include "shard/strategy.h"
 
 namespace stft::train {

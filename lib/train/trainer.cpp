@@ -257,10 +257,10 @@ void Trainer::save(Occasion occasion) {
   }
   const bool is_extra = occasion == Occasion::kStopping && scheduled_step_ != state_.position.step;
   state_.stop_checkpoint = is_extra ? std::optional(name) : std::nullopt;
-  save_checkpoint(run_, request);
+  const uint64_t checksum = save_checkpoint(run_, request);
   scheduled_step_ = occasion == Occasion::kScheduled ? state_.position.step : scheduled_step_;
   resumable_step_ = request.with_optimizer ? state_.position.step : resumable_step_;
-  reporter_.saved(state_, name, monotonic_seconds() - start);
+  reporter_.saved(state_, {name, checksum, monotonic_seconds() - start});
 }
 
 Outcome Trainer::stop() {

@@ -16,9 +16,7 @@ using test::PlainModel;
 
 namespace {
 
-const std::vector<std::string> kTexts = {
-    "one", "a text of some more words", "two of them",
-    "",    "another short one",         "the longest of these texts, by a margin, in both words and tokens"};
+const std::vector<std::string>& kTexts = test::mixed_texts();
 
 void make_bf16(const PlainModel& plain) {
   for (auto& parameter : plain.model->parameters()) {

@@ -22,9 +22,7 @@ using test::PlainModel;
 
 namespace {
 
-const std::vector<std::string> kTexts = {
-    "one", "a text of some more words", "two of them",
-    "",    "another short one",         "the longest of these texts, by a margin, in both words and tokens"};
+const std::vector<std::string>& kTexts = test::mixed_texts();
 
 struct Gradients {
   std::vector<at::Tensor> outputs;

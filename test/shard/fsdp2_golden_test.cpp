@@ -15,6 +15,7 @@
 #include "shard/shard_engine.h"
 #include "support/plain_model.h"
 #include "support/thread_ranks.h"
+#include "support/whole_gradients.h"
 
 using namespace stft;
 using test::run_ranks;
@@ -122,18 +123,6 @@ struct Rank {
   }
 };
 
-// Whole tensors put together from the ranks' parts.
-struct Whole {
-  std::map<std::string, at::Tensor> by_name;
-  std::mutex mutex;
-
-  void add(const shard::LocalParameter& local, const at::Tensor& part) {
-    const std::scoped_lock lock(mutex);
-    auto& whole = by_name.try_emplace(local.parameter->name, at::zeros({local.parameter->numel()})).first->second;
-    whole.narrow(0, local.layout.first_row * local.layout.row_numel, local.layout.own_numel()).copy_(part);
-  }
-};
-
 at::Tensor golden(const std::string& key) {
   return test::read_tensor(test::golden_path(kTensors), key).view({-1});
 }
@@ -149,27 +138,19 @@ TEST_CASE("gradients, loss and clip norm equal those of PyTorch's FSDP2 at 2 and
         const auto key = fmt::format("ranks{}", ranks);
         const auto& expected = figures[key];
         const double total_norm = expected["clip_grad_norm"].get<double>();
-        Whole gradients;
+        test::WholeTensors gradients;
         run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
           Rank rank(*world, figures, {is_sharded, {}, {}});
           const double loss = rank.sum_over_ranks(rank.accumulate(is_one_forward));
           const double norm = rank.gradient_norm(is_sharded);
-          for (const auto& local : rank.engine->local_parameters()) {
-            gradients.add(local, local.gradient);
-          }
+          gradients.add_gradients(*rank.engine);
           const std::scoped_lock lock(gradients.mutex);
           CHECK(loss == Approx(expected["loss"].get<double>()).epsilon(1e-5));
           CHECK(norm == Approx(total_norm).epsilon(1e-6));
         });
         REQUIRE(gradients.by_name.size() == 37);
-        for (const auto& [name, found] : gradients.by_name) {
-          const auto wanted = golden(key + "/gradients/" + name);
-          const double error = (found - wanted).norm().item<double>();
-          const double norm = wanted.norm().item<double>();
-          INFO(name << " error " << error << " norm " << norm);
-          // Below a share of the whole, the peer's own float32 rounding is larger than 1e-5 of a parameter's norm.
-          CHECK(error <= 1e-5 * std::max(norm, 0.05 * total_norm));
-        }
+        test::check_golden_gradients(gradients.by_name, total_norm,
+                                     [&key](const std::string& name) { return golden(key + "/gradients/" + name); });
       }
     }
   }
@@ -180,7 +161,7 @@ TEST_CASE("three clipped steps end at the weights of PyTorch's FSDP2") {
   for (const int64_t ranks : {2, 3}) {
     const auto key = fmt::format("ranks{}", ranks);
     const auto& expected = figures[key]["sgd"];
-    Whole weights, initial;
+    test::WholeTensors weights, initial;
     run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
       Rank rank(*world, figures);
       for (const auto& local : rank.engine->local_parameters()) {
@@ -224,16 +205,14 @@ TEST_CASE("bf16 parameters with fp32 reduction are as near to fp32 as PyTorch's 
   const auto figures = test::golden_json("fsdp2_tiny.json");
   for (const int64_t ranks : {2, 3}) {
     const auto key = fmt::format("ranks{}", ranks);
-    Whole gradients;
+    test::WholeTensors gradients;
     run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
       Variant variant;
       variant.config.param_dtype = shard::ParamDtype::kBf16;
       Rank rank(*world, figures, variant);
       const double loss = rank.sum_over_ranks(rank.accumulate());
       const double norm = rank.gradient_norm(true);
-      for (const auto& local : rank.engine->local_parameters()) {
-        gradients.add(local, local.gradient);
-      }
+      gradients.add_gradients(*rank.engine);
       const std::scoped_lock lock(gradients.mutex);
       for (const auto& local : rank.engine->local_parameters()) {
         CHECK(local.parameter->leaf.scalar_type() == at::kBFloat16);

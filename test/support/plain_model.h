@@ -16,6 +16,14 @@
 
 namespace stft::test {
 
+// Of many lengths, one of them empty.
+inline const std::vector<std::string>& mixed_texts() {
+  static const std::vector<std::string> texts = {
+      "one", "a text of some more words", "two of them",
+      "",    "another short one",         "the longest of these texts, by a margin, in both words and tokens"};
+  return texts;
+}
+
 struct PlainModel {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::unique_ptr<model::SentenceModel> model;

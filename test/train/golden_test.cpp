@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "support/run_fixture.h"
+#include "support/whole_gradients.h"
 
 using namespace stft;
 using test::run_ranks;
@@ -14,23 +15,6 @@ using test::run_ranks;
 namespace {
 
 constexpr auto kStrategies = {shard::Strategy::kFullShard, shard::Strategy::kNoShard};
-
-// Every rank's summed gradients, put together: parameter name -> whole tensor. Filled under a lock.
-struct WholeGradients {
-  std::map<std::string, at::Tensor> by_name;
-  std::mutex mutex;
-
-  void add(shard::ShardEngine& engine) {
-    const std::scoped_lock lock(mutex);
-    for (const auto& local : engine.local_parameters()) {
-      auto& whole = by_name[local.parameter->name];
-      if (!whole.defined()) {
-        whole = at::zeros({local.parameter->numel()});
-      }
-      whole.narrow(0, local.layout.first_row * local.layout.row_numel, local.layout.own_numel()).copy_(local.gradient);
-    }
-  }
-};
 
 struct Trace {
   std::vector<double> losses, norms, rates;
@@ -92,27 +76,21 @@ TEST_CASE("gradients with 0, 1 and 2 negatives equal the peer's at 1, 2 and 3 ra
         auto recipe = test::tiny_recipe();
         test::use_triplets(recipe, negatives, 12);
         recipe.train.global_batch_size = 12;
-        WholeGradients gradients;
+        test::WholeTensors gradients;
         double loss = 0;
         run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
           auto run = test::assemble_on(std::move(world), recipe, strategy);
           const double part = test::runner_of(*run).accumulate(*run->loader->next());
-          gradients.add(*run->engine);
+          gradients.add_gradients(*run->engine);
           const std::scoped_lock lock(gradients.mutex);
           loss += part;
         });
         CHECK(loss == Approx(figures[key]["loss"].get<double>()).epsilon(1e-6));
         const double total_norm = figures[key]["grad_norm"].get<double>();
         REQUIRE(gradients.by_name.size() == 37);
-        for (const auto& [name, found] : gradients.by_name) {
-          const auto expected =
-              test::read_tensor(test::golden_path("gradients_tiny.safetensors"), key + "/" + name).view({-1});
-          const double error = (found - expected).norm().item<double>();
-          const double norm = expected.norm().item<double>();
-          INFO(name << " error " << error << " norm " << norm);
-          // Below a share of the whole, the peer's own float32 rounding is larger than 1e-5 of a parameter's norm.
-          CHECK(error <= 1e-5 * std::max(norm, 0.05 * total_norm));
-        }
+        test::check_golden_gradients(gradients.by_name, total_norm, [&key = key](const std::string& name) {
+          return test::read_tensor(test::golden_path("gradients_tiny.safetensors"), key + "/" + name).view({-1});
+        });
       }
     }
   }

@@ -24,11 +24,8 @@ namespace {
 
 constexpr auto kStrategies = {shard::Strategy::kFullShard, shard::Strategy::kNoShard};
 
-struct Outcome {
-  std::vector<double> losses, norms;
-  std::vector<at::Tensor> weights;
+struct Outcome : test::Trained {
   std::vector<std::pair<std::string, double>> metrics;
-  int64_t reduce_scatters = 0;
 };
 
 struct Options {
@@ -53,26 +50,10 @@ Outcome outcome_of(const recipe::Recipe& recipe, const Options& options) {
     const bool is_first = world->rank() == 0;
     auto run = test::assemble_on(std::move(world), recipe, options.strategy);
     auto runner = test::runner_of(*run, options.reduces_every_micro_batch);
-    std::vector<double> losses, norms;
-    while (auto batch = run->loader->next()) {
-      const int64_t before = run->mesh->world().counts().reduce_scatters;
-      const auto result = runner.run(*batch, recipe.optim.learning_rate);
-      losses.push_back(result.loss);
-      norms.push_back(result.grad_norm);
-      if (is_first) {
-        outcome.reduce_scatters = run->mesh->world().counts().reduce_scatters - before;
-      }
-    }
-    std::vector<at::Tensor> weights;
-    for (size_t i = 0; i < run->model->parameters().size(); ++i) {
-      weights.push_back(run->engine->gather(static_cast<int64_t>(i)).clone());
-    }
+    auto trained = test::train_all(*run, runner);
     const auto evaluation = train::EvaluationRunner(train::evaluation_parts(*run)).run({});
     if (is_first) {
-      outcome.losses = losses;
-      outcome.norms = norms;
-      outcome.weights = weights;
-      outcome.metrics = evaluation->metrics;
+      outcome = {std::move(trained), evaluation->metrics};
     }
   });
   return outcome;
@@ -181,8 +162,8 @@ TEST_CASE("accumulation: reducing once or every time is one big batch for a loss
   check_same(each_of_2, two_each);
   check_same(once_of_2, two_each);
   // Three groups; the gather of the embeddings adds one a micro-batch.
-  CHECK(each_of_2.reduce_scatters == 2 * 3 + 2);
-  CHECK(once_of_2.reduce_scatters == 3 + 2);
+  CHECK(each_of_2.last_step.reduce_scatters == 2 * 3 + 2);
+  CHECK(once_of_2.last_step.reduce_scatters == 3 + 2);
 }
 
 TEST_CASE("micro-batches of unequal size weigh by their rows") {  // T12, A18

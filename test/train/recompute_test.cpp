@@ -8,37 +8,24 @@
 #include <vector>
 
 #include "io/temporary_directory.h"
+#include "support/same_training.h"
 #include "train/checkpoint_run.h"
 
 using namespace stft;
 
 namespace {
 
-struct Outcome {
-  std::vector<double> losses, norms;
-  std::vector<at::Tensor> weights;  // whole
-};
-
 // Trains on `ranks` ranks; everything as rank 0 sees it.
-Outcome train(recipe::Recipe recipe, int64_t ranks, shard::Strategy strategy, bool recomputes) {
+test::Trained train(recipe::Recipe recipe, int64_t ranks, shard::Strategy strategy, bool recomputes) {
   recipe.train.gradient_checkpointing = recomputes;
-  Outcome outcome;
+  test::Trained outcome;
   test::run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
     const bool is_first = world->rank() == 0;
     auto run = test::assemble_on(std::move(world), recipe, strategy);
     auto runner = test::runner_of(*run, strategy == shard::Strategy::kFullShard);
-    std::vector<double> losses, norms;
-    while (auto step = run->loader->next()) {
-      const auto result = runner.run(*step, recipe.optim.learning_rate);
-      losses.push_back(result.loss);
-      norms.push_back(result.grad_norm);
-    }
-    std::vector<at::Tensor> weights;
-    for (size_t i = 0; i < run->model->parameters().size(); ++i) {
-      weights.push_back(run->engine->gather(static_cast<int64_t>(i)).clone());
-    }
+    auto trained = test::train_all(*run, runner);
     if (is_first) {
-      outcome = {losses, norms, weights};
+      outcome = std::move(trained);
     }
   });
   return outcome;
@@ -48,8 +35,8 @@ void check_same_bits(const recipe::Recipe& recipe) {
   for (const auto strategy : {shard::Strategy::kFullShard, shard::Strategy::kShardGradOp, shard::Strategy::kNoShard}) {
     for (const int64_t ranks : {1, 2, 3}) {
       INFO("ranks " << ranks << " sharded " << (strategy == shard::Strategy::kFullShard));
-      const Outcome kept = train(recipe, ranks, strategy, false);
-      const Outcome recomputed = train(recipe, ranks, strategy, true);
+      const auto kept = train(recipe, ranks, strategy, false);
+      const auto recomputed = train(recipe, ranks, strategy, true);
       REQUIRE(kept.losses.size() == 3);
       CHECK(kept.losses[2] != kept.losses[0]);
       CHECK(recomputed.losses == kept.losses);

@@ -22,12 +22,9 @@ using test::run_ranks;
 
 namespace {
 
-struct Outcome {
-  std::vector<double> losses, norms;
-  std::vector<at::Tensor> weights;
+struct Outcome : test::Trained {
   std::string exported;  // model.safetensors
   bool reduces_every_micro_batch = true;
-  Strategy strategy = Strategy::kAuto;
   train::IntegerLists planned, measured;
 };
 
@@ -50,21 +47,12 @@ Outcome outcome_of(const recipe::Recipe& recipe, int64_t ranks) {
     const bool is_first = world->rank() == 0;
     auto run = test::assemble_on(std::move(world), recipe, recipe.sharding.strategy);
     auto runner = test::runner_of(*run, run->reduces_every_micro_batch);
-    std::vector<double> losses, norms;
-    while (auto batch = run->loader->next()) {
-      const auto result = runner.run(*batch, recipe.optim.learning_rate);
-      losses.push_back(result.loss);
-      norms.push_back(result.grad_norm);
-    }
-    std::vector<at::Tensor> weights;
-    for (size_t i = 0; i < run->model->parameters().size(); ++i) {
-      weights.push_back(run->engine->gather(static_cast<int64_t>(i)).clone());
-    }
+    auto trained = test::train_all(*run, runner);
     checkpoint::export_model({*run->model, *run->weights, *run->engine, run->mesh->world()}, directory.path("final"));
     const auto planned = train::planned_memory(*run);
     const auto measured = train::measured_memory(*run);
     if (is_first) {
-      outcome = {losses, norms, weights, {}, run->reduces_every_micro_batch, run->sharding.strategy, planned, measured};
+      outcome = {std::move(trained), {}, run->reduces_every_micro_batch, planned, measured};
     }
   });
   outcome.exported = io::read_text_file(directory.path("final/model.safetensors"));

@@ -81,20 +81,13 @@ class RankWatch(bench.Watch):
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", required=True, help="a Python with sentence-transformers and accelerate")
-    parser.add_argument("--stft", default=str(bench.ROOT / "build/release/stft"))
+    bench.add_common_options(parser, steps=12, skip=3)
     parser.add_argument("--minilm", default=str(bench.ROOT / ".deps/models/all-MiniLM-L6-v2"))
-    parser.add_argument("--pairs", default=str(bench.ROOT / "data/wordnet/train.jsonl"))
     parser.add_argument("--work", default="", help="keep the random BERT-base here; unset: a temporary folder")
     parser.add_argument("--models", nargs="+", choices=list(BATCH), default=list(BATCH))
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--hybrid-shard-size", type=int, choices=(1, 2), default=2)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--skip", type=int, default=3, help="first steps that samples/s leaves out")
     parser.add_argument("--batch", type=int, default=0, help="rows of a rank; unset: 32 for MiniLM, 8 for BERT-base")
-    parser.add_argument("--timeout", type=float, default=900, help="of one run, in seconds")
-    parser.add_argument("--json", default="", help="also write everything measured to this file")
     options = parser.parse_args()
     if not 2 <= options.skip < options.steps:
         parser.error("--skip must be at least 2 (the peer's second step is the counted one) and below --steps")

@@ -52,19 +52,23 @@ METRICS = {  # name: (title, unit, is stft better when the peer's value is large
 }
 
 
-def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_common_options(parser, steps, skip):
     parser.add_argument("--python", required=True, help="a Python with sentence-transformers and accelerate")
     parser.add_argument("--stft", default=str(ROOT / "build/release/stft"))
-    parser.add_argument("--model", default=str(ROOT / ".deps/models/all-MiniLM-L6-v2"))
     parser.add_argument("--pairs", default=str(ROOT / "data/wordnet/train.jsonl"))
-    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=["single", "ddp"])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--skip", type=int, default=5, help="first steps that samples/s leaves out")
-    parser.add_argument("--batch", type=int, default=32, help="rows of a rank")
+    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--skip", type=int, default=skip, help="first steps that samples/s leaves out")
     parser.add_argument("--timeout", type=float, default=900, help="of one run, in seconds")
     parser.add_argument("--json", default="", help="also write everything measured to this file")
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_common_options(parser, steps=30, skip=5)
+    parser.add_argument("--model", default=str(ROOT / ".deps/models/all-MiniLM-L6-v2"))
+    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=["single", "ddp"])
+    parser.add_argument("--batch", type=int, default=32, help="rows of a rank")
     options = parser.parse_args()
     if not 0 < options.skip < options.steps:
         parser.error("--skip must be at least 1 and below --steps")
