@@ -328,6 +328,10 @@ class Assembler {
     TokenSources sources;
     sources.defaults = id == TokenizerClass::kBackend ? named_pieces(file) : named_defaults(id);
     sources.extra = added_pieces(file);
+    if (id == TokenizerClass::kBackend) {
+      // There user-defined pieces are cut out by the pre-tokenizer.
+      std::erase_if(sources.extra, [](const AddedToken& token) { return !token.special; });
+    }
     if (id == TokenizerClass::kT5) {
       const auto extra_ids = class_extra(id, options);
       sources.extra.insert(sources.extra.end(), extra_ids.begin(), extra_ids.end());

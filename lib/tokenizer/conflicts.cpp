@@ -93,13 +93,17 @@ std::string content_of(const Json& token) {
 std::vector<std::string> replaced_stages(const Json& written, const Json& used, const std::string& path,
                                          const ChosenClass& chosen) {
   std::vector<std::string> warnings;
+  std::string stages;
   for (const char* stage : {"normalizer", "pre_tokenizer"}) {
     if (canonical(member(written, stage)) != canonical(member(used, stage))) {
-      warnings.push_back(
-          fmt::format("{}: {} is not what {} ({}) makes of tokenizer_config.json; the class counts, as in "
-                      "transformers 5",
-                      path, stage, chosen.name, chosen.stated_by));
+      stages += (stages.empty() ? "" : " and ") + std::string(stage);
     }
+  }
+  if (!stages.empty()) {
+    warnings.push_back(
+        fmt::format("{}: {}: not what {} ({}) makes of tokenizer_config.json; the class counts, as in "
+                    "transformers 5",
+                    path, stages, chosen.name, chosen.stated_by));
   }
   const PostProcessor before = parse_post_processor(member(written, "post_processor"), path);
   const PostProcessor after = parse_post_processor(member(used, "post_processor"), path);
