@@ -115,7 +115,7 @@ std::vector<Span> apply(const BertPreTokenizer&, Text text, Span range) {
     start = end + 1;
   };
   for (std::size_t i = range.begin; i < range.end; ++i) {
-    const std::uint8_t flags = char_flags(text[i].value);
+    const std::uint16_t flags = char_flags(text[i].value);
     if ((flags & (kWhiteSpace | kPunctuation)) != 0) {
       close_word(i);
       if ((flags & kWhiteSpace) == 0) {
