@@ -7,53 +7,35 @@
 #include <vector>
 
 #include "io/utf8.h"
+#include "tokenizer/two_stage_table.h"
 #include "tokenizer/unicode_tables.h"
 
 namespace stft::tokenizer {
 namespace {
 
-constexpr std::size_t kPageSize = 256;
-constexpr std::size_t kPageCount = 0x110000 / kPageSize;
-
-// The flags of all code points in two stages: 4352 page numbers, and the distinct pages.
-class FlagTable {
- public:
-  FlagTable() {
-    std::vector<std::uint8_t> flat(kPageCount * kPageSize, 0);
-    mark(flat, removed_by_cleaning(), kRemovedByCleaning);
-    mark(flat, punctuation(), kPunctuation);
-    mark(flat, nonspacing_marks(), kNonspacingMark);
-    mark(flat, combining_marks(), kCombiningMark);
-    mark(flat, word_characters(), kWordCharacter);
-    mark(flat, white_space(), kWhiteSpace);
-    mark(flat, chinese_characters(), kChineseCharacter);
-    for (std::size_t page = 0; page < kPageCount; ++page) {
-      Page content{};
-      std::copy_n(flat.begin() + static_cast<std::ptrdiff_t>(page * kPageSize), kPageSize, content.begin());
-      const auto known = std::find(pages_.begin(), pages_.end(), content);
-      page_of_[page] = static_cast<std::uint16_t>(known - pages_.begin());
-      if (known == pages_.end()) {
-        pages_.push_back(content);
-      }
+void mark(std::vector<std::uint16_t>& flat, std::span<const CodePointRange> ranges, int flags) {
+  for (const CodePointRange& range : ranges) {
+    for (char32_t c = range.first; c <= range.last; ++c) {
+      flat[c] = static_cast<std::uint16_t>(flat[c] ^ flags);  // ranges of one set do not overlap
     }
   }
+}
 
-  std::uint8_t operator[](char32_t c) const { return pages_[page_of_[c / kPageSize]][c % kPageSize]; }
-
- private:
-  using Page = std::array<std::uint8_t, kPageSize>;
-
-  static void mark(std::vector<std::uint8_t>& flat, std::span<const CodePointRange> ranges, CharFlag flag) {
-    for (const CodePointRange& range : ranges) {
-      for (char32_t c = range.first; c <= range.last; ++c) {
-        flat[c] |= flag;
-      }
-    }
-  }
-
-  std::array<std::uint16_t, kPageCount> page_of_{};
-  std::vector<Page> pages_;
-};
+TwoStageTable make_flag_table() {
+  std::vector<std::uint16_t> flat(TwoStageTable::kCodePoints, 0);
+  mark(flat, removed_by_cleaning(), kRemovedByCleaning);
+  mark(flat, punctuation(), kPunctuation);
+  mark(flat, nonspacing_marks(), kNonspacingMark);
+  mark(flat, combining_marks(), kCombiningMark);
+  mark(flat, word_characters(), kWordCharacter | kRegexWord);
+  mark(flat, word_difference(), kRegexWord);
+  mark(flat, white_space(), kWhiteSpace);
+  mark(flat, chinese_characters(), kChineseCharacter);
+  mark(flat, letters(), kLetter);
+  mark(flat, numbers(), kNumber | kNumeric);
+  mark(flat, numeric_difference(), kNumeric);
+  return TwoStageTable(flat);
+}
 
 bool contains(std::span<const CodePointRange> ranges, char32_t c) {
   const auto after = std::upper_bound(ranges.begin(), ranges.end(), c,
@@ -92,9 +74,9 @@ std::size_t ill_formed_length(std::string_view text) {
 
 }  // namespace
 
-std::uint8_t char_flags(char32_t c) {
-  static const FlagTable table;
-  return c < kPageCount * kPageSize ? table[c] : std::uint8_t{0};
+std::uint16_t char_flags(char32_t c) {
+  static const TwoStageTable table = make_flag_table();
+  return table[c];
 }
 
 DecodedChar decode_char(std::string_view text, std::size_t position) {
@@ -139,6 +121,11 @@ void append_utf8(char32_t c, std::string& text) {
     push(0x80 | (c >> 6 & 0x3F));
     push(0x80 | (c & 0x3F));
   }
+}
+
+std::size_t count_chars(std::string_view utf8) {
+  return static_cast<std::size_t>(
+      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 std::optional<std::string> replace_invalid_utf8(std::string_view text) {

@@ -13,18 +13,22 @@ namespace stft::tokenizer {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 
-enum CharFlag : std::uint8_t {
-  kRemovedByCleaning = 1,
-  kPunctuation = 2,
-  kNonspacingMark = 4,
-  kCombiningMark = 8,
-  kWordCharacter = 16,
-  kWhiteSpace = 32,
-  kChineseCharacter = 64,
+enum CharFlag : std::uint16_t {
+  kRemovedByCleaning = 1 << 0,
+  kPunctuation = 1 << 1,
+  kNonspacingMark = 1 << 2,
+  kCombiningMark = 1 << 3,
+  kWordCharacter = 1 << 4,
+  kWhiteSpace = 1 << 5,  // also what \s of a regular expression matches
+  kChineseCharacter = 1 << 6,
+  kLetter = 1 << 7,     // \p{L} of a regular expression
+  kNumber = 1 << 8,     // \p{N} of a regular expression
+  kNumeric = 1 << 9,    // what the Digits pre-tokenizer isolates
+  kRegexWord = 1 << 10  // \w of a regular expression; kWordCharacter differs in 7 code points
 };
 
 // All flags of a code point; 0 above U+10FFFF.
-std::uint8_t char_flags(char32_t c);
+std::uint16_t char_flags(char32_t c);
 inline bool has_flag(char32_t c, CharFlag flag) {
   return (char_flags(c) & flag) != 0;
 }
@@ -46,6 +50,9 @@ inline std::size_t utf8_length(char32_t c) {
 }
 
 void append_utf8(char32_t c, std::string& text);
+
+// Code points of well-formed UTF-8.
+std::size_t count_chars(std::string_view utf8);
 
 // `text` with every maximal ill-formed part replaced by U+FFFD; nothing when `text` is well formed already.
 std::optional<std::string> replace_invalid_utf8(std::string_view text);

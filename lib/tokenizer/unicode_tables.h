@@ -27,6 +27,10 @@ std::span<const CodePointRange> white_space();           // White_Space
 std::span<const CodePointRange> chinese_characters();    // BertNormalizer handle_chinese_chars
 std::span<const CodePointRange> combining_class_zero();  // treated as starters although utf8proc has a class for them
 std::span<const CodePointRange> not_decomposed();        // kept whole although utf8proc decomposes them
+std::span<const CodePointRange> letters();               // \p{L} of a regular expression (Oniguruma)
+std::span<const CodePointRange> numbers();               // \p{N} of a regular expression
+std::span<const CodePointRange> word_difference();       // either in word_characters or in a regular expression's \w
+std::span<const CodePointRange> numeric_difference();    // isolated by the Digits pre-tokenizer, but not numbers
 std::span<const LowercaseException> lowercase_exceptions();
 
 }  // namespace stft::tokenizer
