@@ -201,7 +201,8 @@ class Assembler {
     } else {
       rebuild(std::move(json), std::move(sources));
     }
-    const PostProcessor added = parse_post_processor(member(result_.stages, "post_processor"), result_.origin);
+    const SpecialTokens added =
+        parse_post_processor(member(result_.stages, "post_processor"), result_.origin).special_tokens();
     append_warnings(special_flag_conflicts(files_, result_.tokens, added, result_.origin + ": post_processor"));
   }
 
@@ -271,7 +272,8 @@ class Assembler {
       start_from(kind == VocabularyKind::kVocabTxt ? "vocab.txt" : "vocab.json");
       from_token_files(kind);
     }
-    const PostProcessor added = parse_post_processor(member(result_.stages, "post_processor"), result_.origin);
+    const SpecialTokens added =
+        parse_post_processor(member(result_.stages, "post_processor"), result_.origin).special_tokens();
     append_warnings(special_flag_conflicts(files_, result_.tokens, added, chosen.name));
   }
 

@@ -19,7 +19,7 @@ struct AssembledTokenizer {
   io::Json stages;     // model, normalizer, pre_tokenizer, post_processor, added_tokens, as in a tokenizer.json
   std::string origin;  // the path of the vocabulary, for messages
   ChosenClass chosen;
-  SpecialTokens tokens;
+  NamedTokens tokens;
   std::vector<std::string> files;     // paths that had a say
   std::vector<std::string> warnings;  // where two of them disagree: both, the keys, and which one counts
 };

@@ -66,7 +66,7 @@ bool equal(const Tokens& a, const Tokens& b) {
 }
 
 // "'[CLS]' before and '[SEP]' behind a text"
-std::string described(const PostProcessor& processor) {
+std::string described(const SpecialTokens& added) {
   const auto list = [](const Tokens& tokens) {
     std::string text;
     for (const SpecialToken& token : tokens) {
@@ -74,10 +74,10 @@ std::string described(const PostProcessor& processor) {
     }
     return text.empty() ? std::string("nothing") : text;
   };
-  return fmt::format("{} before and {} behind a text", list(processor.prefix), list(processor.suffix));
+  return fmt::format("{} before and {} behind a text", list(added.prefix), list(added.suffix));
 }
 
-bool holds_one_of(const Tokens& tokens, const SpecialTokens& named, const char* first, const char* second) {
+bool holds_one_of(const Tokens& tokens, const NamedTokens& named, const char* first, const char* second) {
   return std::any_of(tokens.begin(), tokens.end(), [&](const SpecialToken& token) {
     return named.find(first) == token.token || named.find(second) == token.token;
   });
@@ -105,8 +105,8 @@ std::vector<std::string> replaced_stages(const Json& written, const Json& used, 
                     "transformers 5",
                     path, stages, chosen.name, chosen.stated_by));
   }
-  const PostProcessor before = parse_post_processor(member(written, "post_processor"), path);
-  const PostProcessor after = parse_post_processor(member(used, "post_processor"), path);
+  const SpecialTokens before = parse_post_processor(member(written, "post_processor"), path).special_tokens();
+  const SpecialTokens after = parse_post_processor(member(used, "post_processor"), path).special_tokens();
   if (!equal(before.prefix, after.prefix) || !equal(before.suffix, after.suffix)) {
     warnings.push_back(
         fmt::format("{}: post_processor puts {}, but {} ({}) puts {}; the class counts, as in "
@@ -116,8 +116,8 @@ std::vector<std::string> replaced_stages(const Json& written, const Json& used, 
   return warnings;
 }
 
-std::vector<std::string> special_flag_conflicts(const ConfigFiles& files, const SpecialTokens& tokens,
-                                                const PostProcessor& added, const std::string& decided_by) {
+std::vector<std::string> special_flag_conflicts(const ConfigFiles& files, const NamedTokens& tokens,
+                                                const SpecialTokens& added, const std::string& decided_by) {
   std::vector<std::string> warnings;
   const auto check = [&](const char* key, bool adds) {
     const std::optional<bool> wanted = config_flag(files, key);
@@ -132,7 +132,7 @@ std::vector<std::string> special_flag_conflicts(const ConfigFiles& files, const 
   return warnings;
 }
 
-std::vector<std::string> named_token_conflicts(const ConfigFiles& files, const SpecialTokens& tokens) {
+std::vector<std::string> named_token_conflicts(const ConfigFiles& files, const NamedTokens& tokens) {
   std::vector<std::string> warnings;
   for (const auto& [key, value] : files.special_tokens_map.items()) {
     const std::string here = content_of(value);
@@ -146,7 +146,7 @@ std::vector<std::string> named_token_conflicts(const ConfigFiles& files, const S
   return warnings;
 }
 
-std::vector<std::string> id_conflicts(const SpecialTokens& tokens, const std::string& path) {
+std::vector<std::string> id_conflicts(const NamedTokens& tokens, const std::string& path) {
   std::vector<std::string> warnings;
   for (const AddedToken& token : tokens.added) {
     const auto stated = tokens.stated_ids.find(token.content);

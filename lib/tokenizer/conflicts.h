@@ -17,13 +17,13 @@ std::vector<std::string> replaced_stages(const io::Json& written, const io::Json
                                          const ChosenClass& chosen);
 
 // add_bos_token and add_eos_token against the special tokens that are added. `decided_by`: what adds them.
-std::vector<std::string> special_flag_conflicts(const ConfigFiles& files, const SpecialTokens& tokens,
-                                                const PostProcessor& added, const std::string& decided_by);
+std::vector<std::string> special_flag_conflicts(const ConfigFiles& files, const NamedTokens& tokens,
+                                                const SpecialTokens& added, const std::string& decided_by);
 
 // Named tokens that tokenizer_config.json and special_tokens_map.json give different contents.
-std::vector<std::string> named_token_conflicts(const ConfigFiles& files, const SpecialTokens& tokens);
+std::vector<std::string> named_token_conflicts(const ConfigFiles& files, const NamedTokens& tokens);
 
 // Added tokens whose id follows from the vocabulary and is not the one that a file states.
-std::vector<std::string> id_conflicts(const SpecialTokens& tokens, const std::string& path);
+std::vector<std::string> id_conflicts(const NamedTokens& tokens, const std::string& path);
 
 }  // namespace stft::tokenizer

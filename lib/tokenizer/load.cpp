@@ -15,7 +15,7 @@ namespace {
 
 using io::Json;
 
-bool holds_one_of(const std::vector<SpecialToken>& added, const SpecialTokens& named,
+bool holds_one_of(const std::vector<SpecialToken>& added, const NamedTokens& named,
                   std::initializer_list<const char*> names) {
   return std::any_of(added.begin(), added.end(), [&](const SpecialToken& token) {
     return std::any_of(names.begin(), names.end(), [&](const char* name) { return named.find(name) == token.token; });
@@ -49,14 +49,13 @@ Side resolved_side(const ConfigFiles& files, const Json& stages, const std::stri
       .value_or(otherwise);
 }
 
-TokenizerPolicy policy_of(const ConfigFiles& files, const AssembledTokenizer& assembled,
-                          const PostProcessor& post_processor) {
+TokenizerPolicy policy_of(const ConfigFiles& files, const AssembledTokenizer& assembled, const SpecialTokens& added) {
   TokenizerPolicy policy;
   policy.files = assembled.files;
   policy.tokenizer_class = assembled.chosen.name;
   policy.class_stated_by = assembled.chosen.stated_by;
-  policy.before = post_processor.prefix;
-  policy.after = post_processor.suffix;
+  policy.before = added.prefix;
+  policy.after = added.suffix;
   policy.adds_bos = holds_one_of(policy.before, assembled.tokens, {"bos_token", "cls_token"});
   policy.adds_eos = holds_one_of(policy.after, assembled.tokens, {"eos_token", "sep_token"});
   policy.pad_is_end = holds_one_of(policy.after, assembled.tokens, {"pad_token"});
@@ -97,7 +96,8 @@ Tokenizer Tokenizer::load(const std::string& model_directory) {
   parts.model = parse_model(member(stages, "model"), path);
   parts.added_tokens = parse_added_tokens(member(stages, "added_tokens"), *parts.model, path);
   parts.post_processor = parse_post_processor(member(stages, "post_processor"), path);
-  TokenizerPolicy policy = policy_of(files, assembled, parts.post_processor);
+  TokenizerPolicy policy = policy_of(files, assembled, parts.post_processor.special_tokens());
+  parts.truncation_side = policy.truncation_side == Side::kLeft ? TruncationSide::kLeft : TruncationSide::kRight;
   parts.normalizer = normalizer_of(assembled, policy.lower_cases);
   parts.pre_tokenizer = PreTokenizer(parse_pre_tokenizer(member(stages, "pre_tokenizer"), path));
   try {

@@ -92,7 +92,7 @@ void append_pieces(const SentencePieceFile& file, std::size_t from, Json& vocab)
   }
 }
 
-std::string named(const SpecialTokens& tokens, const char* name, const char* otherwise) {
+std::string named(const NamedTokens& tokens, const char* name, const char* otherwise) {
   return tokens.find(name).value_or(otherwise);
 }
 
@@ -151,7 +151,7 @@ Json replace(const char* kind, const char* pattern, const char* content) {
 
 }  // namespace
 
-ConvertedVocabulary convert_vocabulary(const SentencePieceFile& file, TokenizerClass id, const SpecialTokens& tokens,
+ConvertedVocabulary convert_vocabulary(const SentencePieceFile& file, TokenizerClass id, const NamedTokens& tokens,
                                        std::int64_t extra_ids) {
   ConvertedVocabulary result;
   if (model_type(id) == "BPE") {

@@ -19,7 +19,7 @@ struct ConvertedVocabulary {
   io::Json vocab;
   io::Json merges;  // null for Unigram
 };
-ConvertedVocabulary convert_vocabulary(const SentencePieceFile& file, TokenizerClass id, const SpecialTokens& tokens,
+ConvertedVocabulary convert_vocabulary(const SentencePieceFile& file, TokenizerClass id, const NamedTokens& tokens,
                                        std::int64_t extra_ids);
 
 // The charsmap in base64, or null.

@@ -61,7 +61,7 @@ class Reader {
  public:
   Reader(const ConfigFiles& files, const TokenSources& sources) : files_(files), sources_(sources) {}
 
-  SpecialTokens read() {
+  NamedTokens read() {
     for (const NamedDefault& token : sources_.defaults) {
       Flagged flagged;
       flagged.token.content = token.content;
@@ -166,8 +166,8 @@ class Reader {
     }
   }
 
-  SpecialTokens collect() {
-    SpecialTokens result;
+  NamedTokens collect() {
+    NamedTokens result;
     if (sources_.extends_tokenizer_json) {
       for (const AddedToken& token : sources_.of_tokenizer_json) {
         append(result, {token, true, {}});
@@ -205,7 +205,7 @@ class Reader {
     return result;
   }
 
-  void append(SpecialTokens& result, Flagged flagged) {
+  void append(NamedTokens& result, Flagged flagged) {
     if (flagged.token.content.empty() || !seen_.insert(flagged.token.content).second) {
       return;
     }
@@ -225,12 +225,12 @@ class Reader {
 
 }  // namespace
 
-std::optional<std::string> SpecialTokens::find(const std::string& name) const {
+std::optional<std::string> NamedTokens::find(const std::string& name) const {
   const auto found = named.find(name);
   return found == named.end() ? std::nullopt : std::optional(found->second);
 }
 
-SpecialTokens read_special_tokens(const ConfigFiles& files, const TokenSources& sources) {
+NamedTokens read_special_tokens(const ConfigFiles& files, const TokenSources& sources) {
   return Reader(files, sources).read();
 }
 

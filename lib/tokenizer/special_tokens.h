@@ -19,7 +19,7 @@ struct StatedId {
   std::string path;
 };
 
-struct SpecialTokens {
+struct NamedTokens {
   std::map<std::string, std::string> named;    // "eos_token" -> "</s>"
   std::vector<AddedToken> added;               // in the order in which they are added; their ids are not set
   std::map<std::string, StatedId> stated_ids;  // what a file says about the id of a token
@@ -38,7 +38,7 @@ struct TokenSources {
 
 // tokenizer_config.json (named tokens, added_tokens_decoder, extra_special_tokens) and, where it has no
 // added_tokens_decoder, special_tokens_map.json and added_tokens.json. UserError naming file and key.
-SpecialTokens read_special_tokens(const ConfigFiles& files, const TokenSources& sources);
+NamedTokens read_special_tokens(const ConfigFiles& files, const TokenSources& sources);
 
 // What a vocabulary knows before tokens are added.
 struct VocabularyLookup {

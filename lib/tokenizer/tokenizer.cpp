@@ -25,16 +25,6 @@ void check_size(std::string_view text) {
   }
 }
 
-// Keeps the last `budget` values between those of the special tokens.
-template <typename T>
-void cut_left(std::vector<T>& values, const TokenizerPolicy& policy, std::size_t budget) {
-  const std::size_t content = values.size() - policy.before.size() - policy.after.size();
-  if (content > budget) {
-    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(policy.before.size());
-    values.erase(begin, begin + static_cast<std::ptrdiff_t>(content - budget));
-  }
-}
-
 }  // namespace
 
 Tokenizer::Tokenizer(std::shared_ptr<const Pipeline> pipeline, TokenizerPolicy policy)
@@ -44,26 +34,14 @@ std::vector<std::int32_t> Tokenizer::encode_ids(std::string_view text, std::int6
   check_size(text);
   const std::size_t budget = content_budget(max_length, pipeline_->special_count());
   const std::optional<std::string> repaired = replace_invalid_utf8(text);
-  if (policy_->truncation_side == Side::kRight) {
-    return pipeline_->encode_ids(repaired ? *repaired : text, budget);
-  }
-  std::vector<std::int32_t> ids = pipeline_->encode_ids(repaired ? *repaired : text, SIZE_MAX);
-  cut_left(ids, *policy_, budget);
-  return ids;
+  return pipeline_->encode_ids(repaired ? *repaired : text, budget);
 }
 
 Encoding Tokenizer::encode(std::string_view text, std::int64_t max_length) const {
   check_size(text);
   const std::size_t budget = content_budget(max_length, pipeline_->special_count());
   const std::optional<std::string> repaired = replace_invalid_utf8(text);
-  if (policy_->truncation_side == Side::kRight) {
-    return pipeline_->encode(repaired ? *repaired : text, budget);
-  }
-  Encoding encoding = pipeline_->encode(repaired ? *repaired : text, SIZE_MAX);
-  cut_left(encoding.ids, *policy_, budget);
-  cut_left(encoding.tokens, *policy_, budget);
-  cut_left(encoding.offsets, *policy_, budget);
-  return encoding;
+  return pipeline_->encode(repaired ? *repaired : text, budget);
 }
 
 std::int64_t Tokenizer::vocab_size() const {

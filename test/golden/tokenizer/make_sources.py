@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Writes test/golden/tokenizer/sources: directories with tokenizer files of every kind that AutoTokenizer reads, and
-sources.jsonl with what transformers makes of them. The vocabularies are trained here, on wordnet_texts.txt.
+sources.jsonl with what transformers makes of them. The vocabularies are trained here, on wordnet_texts.txt; they differ a little from
+run to run.
 
 usage: make_sources.py    (transformers 5.24, tokenizers 0.23, sentencepiece 0.2; offline)
 """
+import contextlib
 import io
 import json
 import os
@@ -37,8 +39,8 @@ TEXTS = [
 
 def sentencepiece_model(**options):
     model = io.BytesIO()
-    with tempfile.TemporaryDirectory() as directory:
-        rules = pathlib.Path(directory) / "rules.tsv"
+    with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
+        rules = pathlib.Path("rules.tsv")  # the model holds this path
         if options.pop("rules", False):
             lines = ("\t".join(" ".join(f"{ord(c):X}" for c in side) for side in rule) for rule in RULES)
             rules.write_text("\n".join(lines) + "\n")
