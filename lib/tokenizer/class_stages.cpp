@@ -1,12 +1,17 @@
 #include "tokenizer/class_stages.h"
 
+#include <fmt/format.h>
+
 #include <utility>
+
+#include "base/error.h"
 
 namespace stft::tokenizer {
 namespace {
 
 using io::Json;
 
+constexpr std::int64_t kMaxExtraIds = 10'000;
 constexpr const char* kUnderline = "\u2581";  // sentencepiece's blank
 
 // What Qwen2Tokenizer and CLIPTokenizer cut words with.
@@ -102,8 +107,12 @@ ClassOptions read_class_options(const ConfigFiles& files, TokenizerClass id) {
   options.trim_offsets = config_flag(files, "trim_offsets").value_or(true);
   options.legacy = config_flag(files, "legacy").value_or(id == TokenizerClass::kBackend);
   options.keep_accents = config_flag(files, "keep_accents").value_or(false);
-  options.extra_ids =
-      io::optional_int(files.tokenizer_config, "extra_ids", files.path_of("tokenizer_config.json")).value_or(100);
+  const std::string path = files.path_of("tokenizer_config.json");
+  options.extra_ids = io::optional_int(files.tokenizer_config, "extra_ids", path).value_or(100);
+  if (options.extra_ids < 0 || options.extra_ids > kMaxExtraIds) {
+    throw UserError(
+        fmt::format("{}: extra_ids is {}; it must be between 0 and {}", path, options.extra_ids, kMaxExtraIds));
+  }
   return options;
 }
 
