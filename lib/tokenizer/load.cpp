@@ -82,7 +82,7 @@ std::shared_ptr<const Pipeline> read_pipeline(const std::string& path, bool do_l
   }
   PipelineParts parts;
   parts.model = parse_model(member(json, "model"), path);
-  parts.added_tokens = parse_added_tokens(member(json, "added_tokens"), *parts.model, path);
+  parts.added_tokens = parse_added_tokens(member(json, "added_tokens"), *parts.model, path).tokens;
   std::vector<NormalizerStep> steps = parse_normalizer(member(json, "normalizer"), path);
   const bool lowers = std::any_of(steps.begin(), steps.end(), [](const NormalizerStep& step) {
     return std::holds_alternative<LowercaseNormalizer>(step);
