@@ -14,8 +14,9 @@ namespace stft::tokenizer {
 namespace {
 
 constexpr std::string_view kWordProperty = "OwnWord";
+constexpr std::string_view kWordInClassProperty = "OwnWordInClass";
 
-// Superscripts and fractions that match \w although libonig's ranges of it lack them.
+// Superscripts and fractions that match \w alone, but not \w within brackets.
 constexpr CodePointRange kLatinWord[] = {{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
 
 // The ranges that libonig has for a property by itself.
@@ -108,6 +109,7 @@ void define_regex_properties() {
   for (const RegexProperty& property : added_to_properties()) {
     unions.push_back(merged(installed_ranges(ctype_of(property.name)), property.added));
   }
+  define(kWordInClassProperty, merged(installed_ranges(ONIGENC_CTYPE_WORD), added_to_word()));
   std::vector<CodePointRange> word = installed_ranges(ONIGENC_CTYPE_WORD);
   word.insert(word.end(), std::begin(kLatinWord), std::end(kLatinWord));
   define(kWordProperty, merged(std::move(word), added_to_word()));
@@ -118,31 +120,39 @@ void define_regex_properties() {
 
 std::string with_own_properties(std::string_view pattern) {
   std::string result;
+  int depth = 0;  // of brackets
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const char escaped = pattern[i] == '\\' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
     if (escaped == '\0') {
       result += pattern[i];
+      if (pattern[i] == '[') {
+        ++depth;
+        if (pattern.substr(i + 1, 1) == "]" || pattern.substr(i + 1, 2) == "^]") {  // this bracket stands for itself
+          const std::size_t length = pattern[i + 1] == '^' ? 2 : 1;
+          result.append(pattern.substr(i + 1, length));
+          i += length;
+        }
+      } else if (pattern[i] == ']' && depth > 0) {
+        --depth;
+      }
       continue;
     }
     ++i;
-    if (escaped == 'w' || escaped == 'W' || escaped == 'd' || escaped == 'D') {
+    if (std::string_view("wWdD").find(escaped) != std::string_view::npos) {
       const bool is_word = escaped == 'w' || escaped == 'W';
       result += escaped == 'w' || escaped == 'd' ? "\\p{" : "\\P{";
-      result.append(is_word ? kWordProperty : std::string_view("Nd")).append("}");
+      result.append(!is_word ? "Nd" : depth > 0 ? kWordInClassProperty : kWordProperty).append("}");
       continue;
     }
     result.append({'\\', escaped});
     const std::size_t close = pattern.find('}', i);
-    if ((escaped != 'p' && escaped != 'P') || i + 1 >= pattern.size() || pattern[i + 1] != '{' ||
-        close == std::string_view::npos) {
-      continue;
+    if ((escaped == 'p' || escaped == 'P') && pattern.substr(i + 1, 1) == "{" && close != std::string_view::npos) {
+      const std::size_t name_begin = i + (pattern.substr(i + 2, 1) == "^" ? 3 : 2);
+      const std::string_view name = pattern.substr(name_begin, close - name_begin);
+      const std::string_view known = short_name(name);
+      result.append(pattern.substr(i + 1, name_begin - i - 1)).append(known.empty() ? name : known).append("}");
+      i = close;
     }
-    const bool inverted = pattern.substr(i + 2, 1) == "^";
-    const std::size_t name_begin = i + (inverted ? 3 : 2);
-    const std::string_view name = pattern.substr(name_begin, close - name_begin);
-    const std::string_view known = short_name(name);
-    result.append(inverted ? "{^" : "{").append(known.empty() ? name : known).append("}");
-    i = close;
   }
   return result;
 }
