@@ -250,7 +250,7 @@ FAMILIES = {
 # --- Files ------------------------------------------------------------------------------------------------------------
 
 def downloaded(folder):
-    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary",
+    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary",
                     ":all:", "--dest", folder, SDIST], check=False)
     names = [name for name in os.listdir(folder) if name.endswith(".tar.gz")]
     if not names:
