@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "tokenizer/byte_level.h"
+
 namespace stft::tokenizer {
 namespace {
 
@@ -49,39 +51,20 @@ AlignedText with_chinese_spaced(const AlignedText& text) {
   return result;
 }
 
-// A code point of a rewritten text. `change` is how HF tokenizers counts it: 1 inserted, 0 replaces the next old code
-// point, -n replaces it and swallows n more. Alignments follow from that count alone, also where marks were reordered.
-struct RewrittenChar {
-  char32_t value = 0;
-  int change = 0;
+struct DecomposedChar : RewrittenChar {
   int combining = 0;
 };
 
-AlignedText realigned(const AlignedText& old, const std::vector<RewrittenChar>& rewritten) {
-  AlignedText result;
-  result.reserve(rewritten.size());
-  std::size_t position = 0;
-  for (const RewrittenChar& c : rewritten) {
-    const bool inserted = c.change > 0;
-    const std::size_t source = std::min(inserted && position > 0 ? position - 1 : position, old.size() - 1);
-    result.push_back({c.value, old[source].begin, old[source].end});
-    if (!inserted) {
-      position += 1 + static_cast<std::size_t>(-c.change);
-    }
-  }
-  return result;
-}
-
 // Decomposes, and puts the marks behind each starter in the order of their classes.
-std::vector<RewrittenChar> decomposed(const AlignedText& text, Decomposition kind) {
-  std::vector<RewrittenChar> result;
+std::vector<DecomposedChar> decomposed(const AlignedText& text, Decomposition kind) {
+  std::vector<DecomposedChar> result;
   result.reserve(text.size());
   std::size_t run = 0;  // where the current run of marks begins
   bool unsorted = false;
   const auto sort_run = [&] {
     if (unsorted) {
       std::stable_sort(result.begin() + static_cast<std::ptrdiff_t>(run), result.end(),
-                       [](const RewrittenChar& a, const RewrittenChar& b) { return a.combining < b.combining; });
+                       [](const DecomposedChar& a, const DecomposedChar& b) { return a.combining < b.combining; });
       unsorted = false;
     }
   };
@@ -96,7 +79,7 @@ std::vector<RewrittenChar> decomposed(const AlignedText& text, Decomposition kin
       } else if (result.size() > run && result.back().combining > combining) {
         unsorted = true;
       }
-      result.push_back({part, i == 0 ? 0 : 1, combining});
+      result.push_back({{part, i == 0 ? 0 : 1}, combining});
     }
   }
   sort_run();
@@ -104,11 +87,11 @@ std::vector<RewrittenChar> decomposed(const AlignedText& text, Decomposition kin
 }
 
 // Canonical composition of a decomposed text.
-std::vector<RewrittenChar> composed(const std::vector<RewrittenChar>& text) {
-  std::vector<RewrittenChar> result;
+std::vector<DecomposedChar> composed(const std::vector<DecomposedChar>& text) {
+  std::vector<DecomposedChar> result;
   result.reserve(text.size());
   std::optional<std::size_t> starter;
-  for (const RewrittenChar& c : text) {
+  for (const DecomposedChar& c : text) {
     const bool adjacent = starter && *starter + 1 == result.size();
     const bool blocked = starter && !adjacent && result.back().combining >= c.combining;
     if (starter && !blocked) {
@@ -141,10 +124,13 @@ AlignedText normalized(const BertNormalizer& step, AlignedText text) {
 }
 
 AlignedText normalized(const UnicodeNormalizer& step, AlignedText text) {
-  if (text.empty()) {
+  // Below these nothing decomposes or composes with its neighbours.
+  const bool is_composed = step.compose && step.decomposition == Decomposition::kCanonical;
+  const char32_t first_changed = is_composed ? 0x300 : 0xA0;
+  if (std::all_of(text.begin(), text.end(), [&](const AlignedChar& c) { return c.value < first_changed; })) {
     return text;
   }
-  const std::vector<RewrittenChar> parts = decomposed(text, step.decomposition);
+  const std::vector<DecomposedChar> parts = decomposed(text, step.decomposition);
   return realigned(text, step.compose ? composed(parts) : parts);
 }
 
@@ -167,41 +153,88 @@ AlignedText normalized(const StripNormalizer& step, AlignedText text) {
   return text;
 }
 
-AlignedText normalized(const ReplaceNormalizer& step, AlignedText text) {
+// Where a literal pattern occurs.
+std::vector<Span> occurrences(const AlignedText& text, const std::u32string& pattern) {
   std::u32string values(text.size(), U'\0');
   std::transform(text.begin(), text.end(), values.begin(), [](const AlignedChar& c) { return c.value; });
-  const std::boyer_moore_horspool_searcher searcher(step.pattern.begin(), step.pattern.end());
-  AlignedText result;
-  result.reserve(text.size());
-  auto position = values.cbegin();
-  while (position != values.cend()) {
+  const std::boyer_moore_horspool_searcher searcher(pattern.begin(), pattern.end());
+  std::vector<Span> found;
+  for (auto position = values.cbegin(); position != values.cend();) {
     const auto [match, match_end] = searcher(position, values.cend());
-    result.insert(result.end(), text.begin() + (position - values.cbegin()), text.begin() + (match - values.cbegin()));
     if (match == values.cend()) {
       break;
     }
-    const AlignedChar& last = text[static_cast<std::size_t>(match_end - values.cbegin()) - 1];
-    for (const char32_t value : step.content) {
-      result.push_back({value, last.begin, last.end});
-    }
+    found.push_back(
+        {static_cast<std::size_t>(match - values.cbegin()), static_cast<std::size_t>(match_end - values.cbegin())});
     position = match_end;
   }
+  return found;
+}
+
+AlignedText normalized(const ReplaceNormalizer& step, AlignedText text) {
+  if (text.empty()) {
+    return text;
+  }
+  const auto* literal = std::get_if<std::u32string>(&step.pattern);
+  const std::vector<Span> found =
+      literal != nullptr ? occurrences(text, *literal) : std::get<Regex>(step.pattern).find_all(text);
+  if (found.empty()) {
+    return text;
+  }
+  AlignedText result;
+  result.reserve(text.size());
+  std::size_t copied = 0;
+  const auto copy_until = [&](std::size_t end) {
+    result.insert(result.end(), text.begin() + static_cast<std::ptrdiff_t>(copied),
+                  text.begin() + static_cast<std::ptrdiff_t>(end));
+  };
+  for (const Span& match : found) {
+    copy_until(match.begin);
+    // The new code points belong to the last one that they replace, or to the one before when there is none.
+    const std::uint32_t start = text.front().begin;
+    const AlignedChar source = match.end > 0 ? text[match.end - 1] : AlignedChar{0, start, start};
+    for (const char32_t value : step.content) {
+      result.push_back({value, source.begin, source.end});
+    }
+    copied = match.end;
+  }
+  copy_until(text.size());
   return result;
 }
 
-}  // namespace
+AlignedText normalized(const PrependNormalizer& step, AlignedText text) {
+  return text.empty() ? text : prepended(step.prefix, text);
+}
 
-AlignedText aligned_text(std::string_view utf8, std::uint32_t first_index) {
-  AlignedText text;
-  text.reserve(utf8.size());
-  std::uint32_t index = first_index;
-  for (std::size_t position = 0; position < utf8.size(); ++index) {
-    const DecodedChar c = decode_char(utf8, position);
-    text.push_back({c.value, index, index + 1});
-    position += c.length;
+AlignedText normalized(const CharsmapNormalizer& step, AlignedText text) {
+  return step.charsmap.normalize(std::move(text));
+}
+
+AlignedText normalized(const ByteLevelNormalizer&, const AlignedText& text) {
+  AlignedText result;
+  result.reserve(text.size());
+  append_byte_level(text, result);
+  return result;
+}
+
+bool is_removed_by_nmt(char32_t c) {
+  return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+}
+
+bool is_blank_for_nmt(char32_t c) {
+  return c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+         c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == kReplacementCharacter;
+}
+
+AlignedText normalized(const NmtNormalizer&, AlignedText text) {
+  std::erase_if(text, [](const AlignedChar& c) { return is_removed_by_nmt(c.value); });
+  for (AlignedChar& c : text) {
+    c.value = is_blank_for_nmt(c.value) ? U' ' : c.value;
   }
   return text;
 }
+
+}  // namespace
 
 AlignedText Normalizer::normalize(AlignedText text) const {
   for (const NormalizerStep& step : steps_) {
@@ -212,9 +245,7 @@ AlignedText Normalizer::normalize(AlignedText text) const {
 
 std::string Normalizer::normalize(std::string_view utf8) const {
   std::string result;
-  for (const AlignedChar& c : normalize(aligned_text(utf8, 0))) {
-    append_utf8(c.value, result);
-  }
+  append_utf8(normalize(aligned_text(utf8, 0)), result);
   return result;
 }
 
@@ -223,7 +254,8 @@ bool Normalizer::is_local_on_ascii() const {
     if (const auto* unicode = std::get_if<UnicodeNormalizer>(&step)) {
       return !unicode->compose;
     }
-    return !std::holds_alternative<StripNormalizer>(step) && !std::holds_alternative<ReplaceNormalizer>(step);
+    return std::holds_alternative<BertNormalizer>(step) || std::holds_alternative<LowercaseNormalizer>(step) ||
+           std::holds_alternative<StripAccentsNormalizer>(step);
   });
 }
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "tokenizer/aligned_text.h"
+#include "tokenizer/charsmap.h"
+#include "tokenizer/regex.h"
 #include "tokenizer/unicode.h"
 
 namespace stft::tokenizer {
@@ -34,16 +36,30 @@ struct StripNormalizer {  // white space at the ends of the text
   bool right = true;
 };
 
-struct ReplaceNormalizer {  // every occurrence, from the left, not overlapping
-  std::u32string pattern;   // not empty
+struct ReplaceNormalizer {                      // every occurrence, from the left, not overlapping
+  std::variant<std::u32string, Regex> pattern;  // a string is not empty
   std::u32string content;
 };
 
-using NormalizerStep = std::variant<BertNormalizer, UnicodeNormalizer, LowercaseNormalizer, StripAccentsNormalizer,
-                                    StripNormalizer, ReplaceNormalizer>;
+struct PrependNormalizer {  // before every text that is not empty
+  std::u32string prefix;
+};
+
+struct CharsmapNormalizer {  // Precompiled
+  Charsmap charsmap;
+};
+
+struct ByteLevelNormalizer {};  // the text in the byte-level alphabet
+
+struct NmtNormalizer {};  // some controls removed, other white space and U+FFFD to blanks
+
+using NormalizerStep =
+    std::variant<BertNormalizer, UnicodeNormalizer, LowercaseNormalizer, StripAccentsNormalizer, StripNormalizer,
+                 ReplaceNormalizer, PrependNormalizer, CharsmapNormalizer, ByteLevelNormalizer, NmtNormalizer>;
 
 // The steps of a tokenizer.json, sequences flattened; no step leaves the text as it is. Every step takes time linear in
-// the text (n log n in a run of combining marks).
+// the text (n log n in a run of combining marks), regular expressions excepted. UserError when one gives up on the
+// text.
 class Normalizer {
  public:
   Normalizer() = default;

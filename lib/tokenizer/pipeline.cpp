@@ -13,34 +13,28 @@ bool is_ascii(char c) {
   return static_cast<unsigned char>(c) < 0x80;
 }
 
-std::uint32_t count_chars(std::string_view utf8) {
-  return static_cast<std::uint32_t>(
-      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+// Cuts what is over the budget off one end.
+template <typename List>
+void truncate(List& list, std::size_t budget, TruncationSide side) {
+  if (list.size() <= budget) {
+    return;
+  }
+  const auto excess = static_cast<std::ptrdiff_t>(list.size() - budget);
+  if (side == TruncationSide::kLeft) {
+    list.erase(list.begin(), list.begin() + excess);
+  } else {
+    list.erase(list.end() - excess, list.end());
+  }
 }
 
 }  // namespace
-
-struct Pipeline::Prepared {
-  struct Word {
-    Span bytes;                         // of utf8
-    const AddedToken* token = nullptr;  // null: a word for the model
-  };
-
-  AlignedText chars;
-  std::string utf8;
-  std::vector<std::uint32_t> char_at;  // for each byte of utf8, its index into chars
-  std::vector<Word> words;
-
-  std::string_view text(Span bytes) const {
-    return std::string_view(utf8).substr(bytes.begin, bytes.end - bytes.begin);
-  }
-};
 
 Pipeline::Pipeline(PipelineParts parts)
     : normalizer_(std::move(parts.normalizer)),
       pre_tokenizer_(std::move(parts.pre_tokenizer)),
       model_(std::move(parts.model)),
       post_processor_(std::move(parts.post_processor)),
+      truncation_side_(parts.truncation_side),
       largest_id_(model_->largest_id()) {
   std::vector<AddedTokenMatcher::Entry> raw;
   std::vector<AddedTokenMatcher::Entry> normalized;
@@ -58,7 +52,8 @@ Pipeline::Pipeline(PipelineParts parts)
   }
   raw_added_ = AddedTokenMatcher(std::move(raw));
   normalized_added_ = AddedTokenMatcher(std::move(normalized));
-  for (const auto* specials : {&post_processor_.prefix, &post_processor_.suffix}) {
+  const SpecialTokens& all_specials = post_processor_.special_tokens();
+  for (const auto* specials : {&all_specials.prefix, &all_specials.suffix}) {
     for (const SpecialToken& special : *specials) {
       largest_id_ = std::max(largest_id_, special.id);
     }
@@ -81,48 +76,45 @@ void Pipeline::set_up_fast_path() {
                                                        : AsciiKind::kWord;
     ascii_[byte] = {kind, normalized.front()};
   }
-  if (normalized_added_.empty()) {
-    return;
-  }
-  for (std::size_t byte = 0; byte < may_begin_added_.size(); ++byte) {
+  for (std::size_t byte = 0; byte < may_begin_added_.size() && has_fast_path_; ++byte) {
     may_begin_added_[byte] =
         byte >= ascii_.size() || normalized_added_.first_bytes()[static_cast<unsigned char>(ascii_[byte].lowered)];
   }
 }
 
-Pipeline::Prepared Pipeline::prepare(std::string_view raw, std::uint32_t first_index) const {
-  Prepared prepared;
-  prepared.chars = normalizer_.normalize(aligned_text(raw, first_index));
-  std::vector<std::size_t> byte_at;
-  byte_at.reserve(prepared.chars.size() + 1);
-  prepared.utf8.reserve(prepared.chars.size());
-  for (const AlignedChar& c : prepared.chars) {
-    byte_at.push_back(prepared.utf8.size());
-    append_utf8(c.value, prepared.utf8);
-    prepared.char_at.resize(prepared.utf8.size(), static_cast<std::uint32_t>(byte_at.size() - 1));
+// Normalizes a fragment of the raw text, calls on_token(token, its code points) for the added tokens in it and
+// on_words(WordText) for what lies between.
+template <typename OnToken, typename OnWords>
+void Pipeline::for_parts(std::string_view raw, std::uint32_t first_index, OnToken on_token, OnWords on_words) const {
+  AlignedText chars = normalizer_.normalize(aligned_text(raw, first_index));
+  if (normalized_added_.empty()) {
+    on_words(pre_tokenizer_.split(std::move(chars)));
+    return;
   }
-  byte_at.push_back(prepared.utf8.size());
-  prepared.char_at.push_back(static_cast<std::uint32_t>(prepared.chars.size()));
-  for (const Fragment& fragment : normalized_added_.split(prepared.utf8)) {
+  std::string utf8;
+  std::vector<std::uint32_t> char_at;  // for each byte of utf8, and its end, the index into chars
+  append_utf8(chars, utf8);
+  char_at.reserve(utf8.size() + 1);
+  for (std::uint32_t i = 0; i < chars.size(); ++i) {
+    char_at.insert(char_at.end(), utf8_length(chars[i].value), i);
+  }
+  char_at.push_back(static_cast<std::uint32_t>(chars.size()));
+  for (const Fragment& fragment : normalized_added_.split(utf8)) {
+    const auto begin = chars.begin() + char_at[fragment.begin];
+    const auto end = chars.begin() + char_at[fragment.end];
     if (fragment.token != nullptr) {
-      prepared.words.push_back({{fragment.begin, fragment.end}, fragment.token});
-      continue;
-    }
-    const Span range{prepared.char_at[fragment.begin], prepared.char_at[fragment.end]};
-    for (const Span& word : pre_tokenizer_.split(prepared.chars, range)) {
-      prepared.words.push_back({{byte_at[word.begin], byte_at[word.end]}, nullptr});
+      on_token(*fragment.token, std::span<const AlignedChar>(begin, end));
+    } else {
+      on_words(pre_tokenizer_.split(AlignedText(begin, end)));
     }
   }
-  return prepared;
 }
 
 std::vector<std::int32_t> Pipeline::encode_ids(std::string_view text, std::size_t budget) const {
   std::vector<std::int32_t> ids;
   ids.reserve(std::min(text.size() / 3, budget) + special_count() + 8);
-  for (const SpecialToken& special : post_processor_.prefix) {
-    ids.push_back(special.id);
-  }
-  const std::size_t limit = budget > SIZE_MAX - ids.size() ? SIZE_MAX : ids.size() + budget;
+  // What is cut off at the right need not be made.
+  const std::size_t limit = truncation_side_ == TruncationSide::kRight ? budget : SIZE_MAX;
   for (const Fragment& fragment : raw_added_.split(text)) {
     if (ids.size() >= limit) {
       break;
@@ -133,10 +125,13 @@ std::vector<std::int32_t> Pipeline::encode_ids(std::string_view text, std::size_
       append_fragment(text.substr(fragment.begin, fragment.end - fragment.begin), limit, ids);
     }
   }
-  ids.resize(std::min(ids.size(), limit));
-  for (const SpecialToken& special : post_processor_.suffix) {
-    ids.push_back(special.id);
-  }
+  truncate(ids, budget, truncation_side_);
+  const SpecialTokens& specials = post_processor_.special_tokens();
+  const auto id_of = [](const SpecialToken& special) { return special.id; };
+  std::vector<std::int32_t> prefix(specials.prefix.size());
+  std::transform(specials.prefix.begin(), specials.prefix.end(), prefix.begin(), id_of);
+  ids.insert(ids.begin(), prefix.begin(), prefix.end());
+  std::transform(specials.suffix.begin(), specials.suffix.end(), std::back_inserter(ids), id_of);
   return ids;
 }
 
@@ -147,18 +142,28 @@ void Pipeline::append_fragment(std::string_view raw, std::size_t limit, std::vec
   if (has_fast_path_ && !may_hold_added) {
     append_fast(raw, limit, ids);
   } else {
-    append_prepared(raw, ids);
+    append_general(raw, ids);
   }
 }
 
-void Pipeline::append_prepared(std::string_view raw, std::vector<std::int32_t>& ids) const {
-  const Prepared prepared = prepare(raw, 0);
-  for (const Prepared::Word& word : prepared.words) {
-    if (word.token != nullptr) {
-      ids.push_back(word.token->id);
-    } else {
-      model_->append_ids(prepared.text(word.bytes), ids);
-    }
+void Pipeline::append_general(std::string_view raw, std::vector<std::int32_t>& ids) const {
+  std::string utf8;
+  for_parts(
+      raw, 0, [&](const AddedToken& token, std::span<const AlignedChar>) { ids.push_back(token.id); },
+      [&](const WordText& text) {
+        for (const Span& word : text.words) {
+          utf8.clear();
+          append_utf8(std::span(text.text).subspan(word.begin, word.end - word.begin), utf8);
+          append_word(utf8, ids);
+        }
+      });
+}
+
+void Pipeline::append_word(std::string_view word, std::vector<std::int32_t>& ids) const {
+  for (std::size_t begin = 0; begin < word.size();) {
+    const std::size_t end = model_->next_cut(word, begin);
+    cache_.append_ids(*model_, word.substr(begin, end - begin), ids);
+    begin = end;
   }
 }
 
@@ -170,7 +175,7 @@ void Pipeline::append_fast(std::string_view raw, std::size_t limit, std::vector<
   for (std::size_t i = 0; i < raw.size() && ids.size() < limit;) {
     if (!is_ascii(raw[i])) {
       const std::size_t end = uncertain_end(raw, i);
-      append_prepared(raw.substr(word_begin, end - word_begin), ids);
+      append_general(raw.substr(word_begin, end - word_begin), ids);
       word.clear();
       word_begin = i = end;
       continue;
@@ -213,12 +218,14 @@ Encoding Pipeline::encode(std::string_view text, std::size_t budget) const {
   std::uint32_t index = 0;  // of the code point at `counted`
   std::size_t counted = 0;
   for (const Fragment& fragment : raw_added_.split(text)) {
-    if (content.ids.size() >= budget) {
+    if (content.ids.size() >= budget && truncation_side_ == TruncationSide::kRight) {
       break;
     }
     // Fragments may overlap, see AddedTokenMatcher::split.
-    index = fragment.begin >= counted ? index + count_chars(text.substr(counted, fragment.begin - counted))
-                                      : index - count_chars(text.substr(fragment.begin, counted - fragment.begin));
+    const std::size_t low = std::min(counted, fragment.begin);
+    const std::size_t high = std::max(counted, fragment.begin);
+    const auto moved = static_cast<std::uint32_t>(count_chars(text.substr(low, high - low)));
+    index = fragment.begin >= counted ? index + moved : index - moved;
     counted = fragment.begin;
     const std::string_view raw = text.substr(fragment.begin, fragment.end - fragment.begin);
     if (fragment.token != nullptr) {
@@ -226,34 +233,48 @@ Encoding Pipeline::encode(std::string_view text, std::size_t budget) const {
       content.tokens.emplace_back(raw);
       content.offsets.emplace_back(index, index + count_chars(raw));
     } else {
-      append_encoding(prepare(raw, index), content);
+      append_fragment_encoding(raw, index, content);
     }
   }
-  const std::size_t kept = std::min(content.ids.size(), budget);
-  content.ids.resize(kept);
-  content.tokens.resize(kept);
-  content.offsets.resize(kept);
+  truncate(content.ids, budget, truncation_side_);
+  truncate(content.tokens, budget, truncation_side_);
+  truncate(content.offsets, budget, truncation_side_);
+  content.is_special.assign(content.ids.size(), false);
   return post_processor_.process(std::move(content));
 }
 
-void Pipeline::append_encoding(const Prepared& prepared, Encoding& encoding) const {
-  const auto append = [&](std::int32_t id, std::string_view token, Span bytes) {
-    encoding.ids.push_back(id);
-    encoding.tokens.emplace_back(token);
-    encoding.offsets.emplace_back(prepared.chars[prepared.char_at[bytes.begin]].begin,
-                                  prepared.chars[prepared.char_at[bytes.end - 1]].end);
-  };
+void Pipeline::append_fragment_encoding(std::string_view raw, std::uint32_t first_index, Encoding& encoding) const {
+  for_parts(
+      raw, first_index,
+      [&](const AddedToken& token, std::span<const AlignedChar> chars) {
+        encoding.ids.push_back(token.id);
+        append_utf8(chars, encoding.tokens.emplace_back());
+        encoding.offsets.emplace_back(chars.front().begin, chars.back().end);
+      },
+      [&](const WordText& text) {
+        for (const Span& word : text.words) {
+          append_word_encoding(std::span(text.text).subspan(word.begin, word.end - word.begin), encoding);
+        }
+      });
+}
+
+void Pipeline::append_word_encoding(std::span<const AlignedChar> word, Encoding& encoding) const {
+  std::string utf8;
+  std::vector<std::size_t> char_at;  // for each byte of utf8, the index into word
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    append_utf8(word[i].value, utf8);
+    char_at.resize(utf8.size(), i);
+  }
   std::vector<Piece> pieces;
-  for (const Prepared::Word& word : prepared.words) {
-    if (word.token != nullptr) {
-      append(word.token->id, prepared.text(word.bytes), word.bytes);
-      continue;
-    }
-    pieces.clear();
-    model_->append_pieces(prepared.text(word.bytes), pieces);
-    for (const Piece& piece : pieces) {
-      append(piece.id, model_->token_of(piece.id), {word.bytes.begin + piece.begin, word.bytes.begin + piece.end});
-    }
+  model_->append_pieces(utf8, pieces);
+  for (const Piece& piece : pieces) {
+    // Pieces reach over the end where a character without a piece was counted (see Bpe).
+    const std::size_t first = std::min(piece.begin, utf8.size() - 1);
+    const std::size_t last = std::min(std::max(piece.end, piece.begin + 1), utf8.size()) - 1;
+    encoding.ids.push_back(piece.id);
+    encoding.tokens.emplace_back(piece.is_surface ? std::string_view(utf8).substr(piece.begin, piece.end - piece.begin)
+                                                  : model_->token_of(piece.id));
+    encoding.offsets.emplace_back(word[char_at[first]].begin, word[char_at[last]].end);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,12 @@
 #include "tokenizer/normalizer.h"
 #include "tokenizer/post_processor.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/word_cache.h"
 
 namespace stft::tokenizer {
+
+// Which end of a text is cut when it is too long.
+enum class TruncationSide { kRight, kLeft };
 
 struct PipelineParts {
   std::vector<AddedToken> added_tokens;  // contents differ from each other and are not empty
@@ -23,6 +28,7 @@ struct PipelineParts {
   PreTokenizer pre_tokenizer;
   std::unique_ptr<const Model> model;
   PostProcessor post_processor;
+  TruncationSide truncation_side = TruncationSide::kRight;
 };
 
 // Immutable; safe on any number of threads. Texts are well-formed UTF-8.
@@ -45,16 +51,17 @@ class Pipeline {
     AsciiKind kind = AsciiKind::kWord;
     char lowered = 0;  // the normalized character
   };
-  // A normalized piece of raw text, cut into words and added tokens.
-  struct Prepared;
 
   void set_up_fast_path();
-  Prepared prepare(std::string_view raw, std::uint32_t first_index) const;
+  template <typename OnToken, typename OnWords>
+  void for_parts(std::string_view raw, std::uint32_t first_index, OnToken on_token, OnWords on_words) const;
   void append_fragment(std::string_view raw, std::size_t limit, std::vector<std::int32_t>& ids) const;
-  void append_prepared(std::string_view raw, std::vector<std::int32_t>& ids) const;
+  void append_general(std::string_view raw, std::vector<std::int32_t>& ids) const;
   void append_fast(std::string_view raw, std::size_t limit, std::vector<std::int32_t>& ids) const;
   std::size_t uncertain_end(std::string_view raw, std::size_t from) const;
-  void append_encoding(const Prepared& prepared, Encoding& encoding) const;
+  void append_word(std::string_view word, std::vector<std::int32_t>& ids) const;
+  void append_fragment_encoding(std::string_view raw, std::uint32_t first_index, Encoding& encoding) const;
+  void append_word_encoding(std::span<const AlignedChar> word, Encoding& encoding) const;
 
   AddedTokenMatcher raw_added_;
   AddedTokenMatcher normalized_added_;
@@ -62,6 +69,8 @@ class Pipeline {
   PreTokenizer pre_tokenizer_;
   std::unique_ptr<const Model> model_;
   PostProcessor post_processor_;
+  TruncationSide truncation_side_ = TruncationSide::kRight;
+  WordCache cache_;
   std::int32_t largest_id_ = 0;
 
   bool has_fast_path_ = false;

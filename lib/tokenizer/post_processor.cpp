@@ -1,13 +1,13 @@
 #include "tokenizer/post_processor.h"
 
 #include <algorithm>
+#include <iterator>
 
+#include "tokenizer/byte_level.h"
 #include "tokenizer/unicode.h"
 
 namespace stft::tokenizer {
 namespace {
-
-constexpr char32_t kByteLevelBlank = 0x0120;  // how byte-level vocabularies write a blank
 
 bool is_blank(char32_t c) {
   return c == kByteLevelBlank || has_flag(c, kWhiteSpace);
@@ -38,12 +38,12 @@ std::int64_t trailing_blanks(std::string_view token) {
   return count;
 }
 
-Encoding trimmed(Encoding encoding, bool add_prefix_space) {
+Encoding applied(const OffsetTrimming& step, Encoding encoding) {
   for (std::size_t i = 0; i < encoding.tokens.size(); ++i) {
     auto& [begin, end] = encoding.offsets[i];
     std::int64_t leading = leading_blanks(encoding.tokens[i]);
     const std::int64_t trailing = trailing_blanks(encoding.tokens[i]);
-    if (leading == 1 && (i == 0 || begin == 0) && add_prefix_space) {
+    if (leading == 1 && (i == 0 || begin == 0) && step.add_prefix_space) {
       leading = 0;  // the blank that byte-level tokenizers put before a text
     }
     begin = std::min(begin + leading, end);
@@ -54,26 +54,41 @@ Encoding trimmed(Encoding encoding, bool add_prefix_space) {
   return encoding;
 }
 
-}  // namespace
-
-Encoding PostProcessor::process(Encoding content) const {
-  if (trimming) {
-    content = trimmed(std::move(content), trimming->add_prefix_space);
-  }
+Encoding applied(const SpecialTokens& step, Encoding content) {
   Encoding result;
   const auto append_special = [&](const std::vector<SpecialToken>& specials) {
     for (const SpecialToken& special : specials) {
       result.ids.push_back(special.id);
       result.tokens.push_back(special.token);
       result.offsets.emplace_back(0, 0);
+      result.is_special.push_back(true);
     }
   };
-  append_special(prefix);
+  append_special(step.prefix);
   result.ids.insert(result.ids.end(), content.ids.begin(), content.ids.end());
   std::move(content.tokens.begin(), content.tokens.end(), std::back_inserter(result.tokens));
   result.offsets.insert(result.offsets.end(), content.offsets.begin(), content.offsets.end());
-  append_special(suffix);
+  result.is_special.insert(result.is_special.end(), content.is_special.begin(), content.is_special.end());
+  append_special(step.suffix);
   return result;
+}
+
+}  // namespace
+
+PostProcessor::PostProcessor(std::vector<PostProcessorStep> steps) : steps_(std::move(steps)) {
+  for (const PostProcessorStep& step : steps_) {
+    if (const auto* specials = std::get_if<SpecialTokens>(&step)) {
+      all_.prefix.insert(all_.prefix.begin(), specials->prefix.begin(), specials->prefix.end());
+      all_.suffix.insert(all_.suffix.end(), specials->suffix.begin(), specials->suffix.end());
+    }
+  }
+}
+
+Encoding PostProcessor::process(Encoding content) const {
+  for (const PostProcessorStep& step : steps_) {
+    content = std::visit([&](const auto& s) { return applied(s, std::move(content)); }, step);
+  }
+  return content;
 }
 
 }  // namespace stft::tokenizer

@@ -3,19 +3,20 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace stft::tokenizer {
 
-// Ids, the strings of them, and the code points [begin, end) of the input text that each stands for; (0, 0) for the
-// special tokens of the post-processor.
+// A tokenized text. All lists have the same length.
 struct Encoding {
   std::vector<std::int32_t> ids;
-  std::vector<std::string> tokens;
+  std::vector<std::string> tokens;  // the strings of the ids
+  // The code points [begin, end) of the input text that each stands for; (0, 0) for those of the post-processor.
   std::vector<std::pair<std::int64_t, std::int64_t>> offsets;
+  std::vector<bool> is_special;  // put there by the post-processor
 };
 
 struct SpecialToken {
@@ -23,20 +24,33 @@ struct SpecialToken {
   std::string token;
 };
 
-// What RobertaProcessing does to offsets: white space at the ends of a token is left out.
+// What RobertaProcessing and ByteLevel do to offsets: white space at the ends of a token is left out.
 struct OffsetTrimming {
   bool add_prefix_space = true;  // a single blank that begins the text stays
 };
 
-struct PostProcessor {
+struct SpecialTokens {
   std::vector<SpecialToken> prefix;
   std::vector<SpecialToken> suffix;
-  std::optional<OffsetTrimming> trimming;
+};
 
-  std::size_t special_count() const { return prefix.size() + suffix.size(); }
+using PostProcessorStep = std::variant<OffsetTrimming, SpecialTokens>;
 
-  // `content` with its offsets trimmed and the special tokens around it.
+// Steps one after the other.
+class PostProcessor {
+ public:
+  PostProcessor() = default;
+  explicit PostProcessor(std::vector<PostProcessorStep> steps);
+
+  // All special tokens before and behind a text.
+  const SpecialTokens& special_tokens() const { return all_; }
+  std::size_t special_count() const { return all_.prefix.size() + all_.suffix.size(); }
+
   Encoding process(Encoding content) const;
+
+ private:
+  std::vector<PostProcessorStep> steps_;
+  SpecialTokens all_;
 };
 
 }  // namespace stft::tokenizer

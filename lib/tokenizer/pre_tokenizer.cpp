@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tokenizer/byte_level.h"
 #include "tokenizer/unicode.h"
 
 namespace stft::tokenizer {
@@ -9,103 +10,76 @@ namespace {
 
 using Text = std::span<const AlignedChar>;
 
-struct Part {
-  Span span;
-  bool delimiter = false;
-};
-
-// Each delimiter character by itself and the stretches between them.
-std::vector<Part> parts_by_char(Text text, Span range, CharFlag delimiter) {
-  std::vector<Part> parts;
-  std::size_t start = range.begin;
+template <typename Predicate>
+std::vector<Part> parts_by_char(Text text, Span range, Predicate is_delimiter) {
+  std::vector<Span> delimiters;
   for (std::size_t i = range.begin; i < range.end; ++i) {
-    if (has_flag(text[i].value, delimiter)) {
-      if (start < i) {
-        parts.push_back({{start, i}, false});
-      }
-      parts.push_back({{i, i + 1}, true});
-      start = i + 1;
+    if (is_delimiter(text[i].value)) {
+      delimiters.push_back({i, i + 1});
     }
   }
-  if (start < range.end) {
-    parts.push_back({{start, range.end}, false});
-  }
-  return parts;
+  return parts_between(delimiters, range);
 }
 
-std::vector<Span> merged_with_previous(const std::vector<Part>& parts) {
-  std::vector<Span> spans;
-  bool after_delimiter = false;
-  for (const Part& part : parts) {
-    if (part.delimiter && !after_delimiter && !spans.empty()) {
-      spans.back().end = part.span.end;
-    } else {
-      spans.push_back(part.span);
+std::vector<Part> parts_by_flag(Text text, Span range, CharFlag flag) {
+  return parts_by_char(text, range, [flag](char32_t c) { return has_flag(c, flag); });
+}
+
+std::vector<Span> occurrences(Text text, Span range, const std::u32string& pattern) {
+  std::vector<Span> found;
+  for (std::size_t i = range.begin; i + pattern.size() <= range.end;) {
+    const Text here = text.subspan(i, pattern.size());
+    const bool equal = std::equal(pattern.begin(), pattern.end(), here.begin(),
+                                  [](char32_t wanted, const AlignedChar& c) { return c.value == wanted; });
+    if (equal) {
+      found.push_back({i, i + pattern.size()});
     }
-    after_delimiter = part.delimiter;
+    i += equal ? pattern.size() : 1;
   }
-  return spans;
+  return found;
 }
 
-std::vector<Span> merged_with_next(const std::vector<Part>& parts) {
-  std::vector<Span> spans;
-  bool before_delimiter = false;
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    if (part->delimiter && !before_delimiter && !spans.empty()) {
-      spans.back().begin = part->span.begin;
-    } else {
-      spans.push_back(part->span);
-    }
-    before_delimiter = part->delimiter;
+std::vector<Span> matches(Text text, Span range, const Regex& regex) {
+  std::vector<Span> found = regex.find_all(text.subspan(range.begin, range.end - range.begin));
+  for (Span& match : found) {
+    match = {match.begin + range.begin, match.end + range.begin};
   }
-  std::reverse(spans.begin(), spans.end());
-  return spans;
+  return found;
 }
 
-std::vector<Span> contiguous(const std::vector<Part>& parts) {
-  std::vector<Span> spans;
-  bool previous = false;
-  for (const Part& part : parts) {
-    if (part.delimiter == previous && !spans.empty()) {
-      spans.back().end = part.span.end;
-    } else {
-      spans.push_back(part.span);
-    }
-    previous = part.delimiter;
-  }
-  return spans;
+// --- Steps that only cut: the words inside one word --------------------------------------------------------------
+
+std::vector<Span> cut(const PunctuationPreTokenizer& step, Text text, Span range) {
+  return with_behavior(parts_by_flag(text, range, kPunctuation), step.behavior);
 }
 
-std::vector<Span> with_behavior(const std::vector<Part>& parts, SplitBehavior behavior) {
-  switch (behavior) {
-    case SplitBehavior::kMergedWithPrevious:
-      return merged_with_previous(parts);
-    case SplitBehavior::kMergedWithNext:
-      return merged_with_next(parts);
-    case SplitBehavior::kContiguous:
-      return contiguous(parts);
-    case SplitBehavior::kRemoved:
-    case SplitBehavior::kIsolated:
-      break;
-  }
-  std::vector<Span> spans;
-  for (const Part& part : parts) {
-    if (!part.delimiter || behavior == SplitBehavior::kIsolated) {
-      spans.push_back(part.span);
-    }
-  }
-  return spans;
+std::vector<Span> cut(const WhitespaceSplitPreTokenizer&, Text text, Span range) {
+  return with_behavior(parts_by_flag(text, range, kWhiteSpace), SplitBehavior::kRemoved);
 }
 
-std::vector<Span> apply(const PunctuationPreTokenizer& step, Text text, Span range) {
-  return with_behavior(parts_by_char(text, range, kPunctuation), step.behavior);
+std::vector<Span> cut(const DigitsPreTokenizer& step, Text text, Span range) {
+  return with_behavior(parts_by_flag(text, range, kNumeric),
+                       step.individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
 }
 
-std::vector<Span> apply(const WhitespaceSplitPreTokenizer&, Text text, Span range) {
-  return with_behavior(parts_by_char(text, range, kWhiteSpace), SplitBehavior::kRemoved);
+std::vector<Span> cut(const CharDelimiterPreTokenizer& step, Text text, Span range) {
+  return with_behavior(parts_by_char(text, range, [&](char32_t c) { return c == step.delimiter; }),
+                       SplitBehavior::kRemoved);
 }
 
-std::vector<Span> apply(const BertPreTokenizer&, Text text, Span range) {
+std::vector<Span> cut(const WordPatternPreTokenizer& step, Text text, Span range) {
+  return find_words(step.pattern, text, range);
+}
+
+std::vector<Span> cut(const SplitPreTokenizer& step, Text text, Span range) {
+  const auto* literal = std::get_if<std::u32string>(&step.pattern);
+  std::vector<Part> parts = parts_between(
+      literal != nullptr ? occurrences(text, range, *literal) : matches(text, range, std::get<Regex>(step.pattern)),
+      range);
+  return with_behavior(step.invert ? inverted(std::move(parts)) : parts, step.behavior);
+}
+
+std::vector<Span> cut(const BertPreTokenizer&, Text text, Span range) {
   std::vector<Span> spans;
   std::size_t start = range.begin;
   const auto close_word = [&](std::size_t end) {
@@ -115,7 +89,7 @@ std::vector<Span> apply(const BertPreTokenizer&, Text text, Span range) {
     start = end + 1;
   };
   for (std::size_t i = range.begin; i < range.end; ++i) {
-    const std::uint16_t flags = char_flags(text[i].value);
+    const auto flags = char_flags(text[i].value);
     if ((flags & (kWhiteSpace | kPunctuation)) != 0) {
       close_word(i);
       if ((flags & kWhiteSpace) == 0) {
@@ -127,7 +101,7 @@ std::vector<Span> apply(const BertPreTokenizer&, Text text, Span range) {
   return spans;
 }
 
-std::vector<Span> apply(const WhitespacePreTokenizer&, Text text, Span range) {
+std::vector<Span> cut(const WhitespacePreTokenizer&, Text text, Span range) {
   constexpr unsigned kKinds = kWordCharacter | kWhiteSpace;
   std::vector<Span> spans;
   for (std::size_t i = range.begin; i < range.end;) {
@@ -143,22 +117,83 @@ std::vector<Span> apply(const WhitespacePreTokenizer&, Text text, Span range) {
   return spans;
 }
 
+template <typename Step>
+WordText applied(const Step& step, WordText input) {
+  std::vector<Span> words;
+  words.reserve(input.words.size());
+  for (const Span& word : input.words) {
+    const std::vector<Span> parts = cut(step, input.text, word);
+    words.insert(words.end(), parts.begin(), parts.end());
+  }
+  input.words = std::move(words);
+  return input;
+}
+
+// --- Steps that write words anew ---------------------------------------------------------------------------------
+
+void append_metaspace(const MetaspacePreTokenizer& step, Text word, WordText& result) {
+  const std::size_t begin = result.text.size();
+  const auto replaced = [&](char32_t c) { return c == U' ' ? step.replacement : c; };
+  const bool prepends =
+      step.scheme == PrependScheme::kAlways || (step.scheme == PrependScheme::kFirst && word.front().begin == 0);
+  if (prepends && replaced(word.front().value) != step.replacement) {
+    result.text.push_back({step.replacement, word.front().begin, word.front().end});
+  }
+  std::size_t start = begin;
+  for (const AlignedChar& c : word) {
+    const char32_t value = replaced(c.value);
+    if (step.splits && value == step.replacement && result.text.size() > start) {
+      result.words.push_back({start, result.text.size()});
+      start = result.text.size();
+    }
+    result.text.push_back({value, c.begin, c.end});
+  }
+  result.words.push_back({start, result.text.size()});
+}
+
+void append_byte_level_words(const ByteLevelPreTokenizer& step, Text word, WordText& result) {
+  const bool prepends = step.add_prefix_space && word.front().value != U' ';
+  const AlignedText owned = prepends ? prepended(U" ", word) : AlignedText();
+  const Text text = prepends ? Text(owned) : word;
+  const Span whole{0, text.size()};
+  for (const Span& part : step.splits ? find_words(WordPattern::kGpt2, text, whole) : std::vector<Span>{whole}) {
+    const std::size_t begin = result.text.size();
+    append_byte_level(text.subspan(part.begin, part.end - part.begin), result.text);
+    result.words.push_back({begin, result.text.size()});
+  }
+}
+
+template <typename Append>
+WordText rewritten(const WordText& input, Append append) {
+  WordText result;
+  result.text.reserve(input.text.size() + input.words.size());
+  result.words.reserve(input.words.size());
+  for (const Span& word : input.words) {
+    append(Text(input.text).subspan(word.begin, word.end - word.begin), result);
+  }
+  return result;
+}
+
+WordText applied(const MetaspacePreTokenizer& step, const WordText& input) {
+  return rewritten(input, [&](Text word, WordText& result) { append_metaspace(step, word, result); });
+}
+
+WordText applied(const ByteLevelPreTokenizer& step, const WordText& input) {
+  return rewritten(input, [&](Text word, WordText& result) { append_byte_level_words(step, word, result); });
+}
+
 }  // namespace
 
-std::vector<Span> PreTokenizer::split(std::span<const AlignedChar> text, Span range) const {
-  std::vector<Span> spans;
-  if (range.begin < range.end) {
-    spans.push_back(range);
+WordText PreTokenizer::split(AlignedText text) const {
+  WordText result{std::move(text), {}};
+  if (result.text.empty()) {
+    return result;
   }
+  result.words.push_back({0, result.text.size()});
   for (const PreTokenizerStep& step : steps_) {
-    std::vector<Span> next;
-    for (const Span& span : spans) {
-      const std::vector<Span> words = std::visit([&](const auto& s) { return apply(s, text, span); }, step);
-      next.insert(next.end(), words.begin(), words.end());
-    }
-    spans = std::move(next);
+    result = std::visit([&](const auto& s) { return applied(s, std::move(result)); }, step);
   }
-  return spans;
+  return result;
 }
 
 }  // namespace stft::tokenizer

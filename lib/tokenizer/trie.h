@@ -35,6 +35,9 @@ class Trie {
     return child.check == state ? units_[state].base + byte : kDead;
   }
 
+  // The number of the key that leads to a state, or kNone.
+  std::int32_t value_at(State state) const { return units_[state].value; }
+
   // The state behind `text`, or kDead.
   State walk(State state, std::string_view text) const;
 

@@ -123,6 +123,11 @@ void append_utf8(char32_t c, std::string& text) {
   }
 }
 
+std::size_t count_chars(std::string_view utf8) {
+  return static_cast<std::size_t>(
+      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
 std::optional<std::string> replace_invalid_utf8(std::string_view text) {
   std::optional<std::size_t> bad = io::first_invalid_utf8(text);
   if (!bad) {

@@ -51,6 +51,9 @@ inline std::size_t utf8_length(char32_t c) {
 
 void append_utf8(char32_t c, std::string& text);
 
+// Code points of well-formed UTF-8.
+std::size_t count_chars(std::string_view utf8);
+
 // `text` with every maximal ill-formed part replaced by U+FFFD; nothing when `text` is well formed already.
 std::optional<std::string> replace_invalid_utf8(std::string_view text);
 

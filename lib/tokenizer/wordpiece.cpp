@@ -4,45 +4,26 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tokenizer/unicode.h"
 
 namespace stft::tokenizer {
 namespace {
 
 // Whether the word has more than `limit` code points.
 bool is_longer_than(std::string_view word, std::size_t limit) {
-  if (word.size() <= limit) {
-    return false;
-  }
-  const auto chars =
-      std::count_if(word.begin(), word.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-  return static_cast<std::size_t>(chars) > limit;
-}
-
-Trie trie_of(const Vocabulary& vocabulary) {
-  std::vector<Trie::Entry> entries;
-  entries.reserve(vocabulary.size());
-  for (const auto& [token, id] : vocabulary) {
-    if (!token.empty()) {
-      entries.push_back({token, id});
-    }
-  }
-  return Trie(std::move(entries));
+  return word.size() > limit && count_chars(word) > limit;
 }
 
 }  // namespace
 
-WordPiece::WordPiece(const Vocabulary& vocabulary, WordPieceOptions options)
-    : options_(std::move(options)), trie_(trie_of(vocabulary)) {
+WordPiece::WordPiece(Vocabulary table, WordPieceOptions options)
+    : VocabularyModel(std::move(table)), options_(std::move(options)), trie_(trie_of(vocabulary())) {
   continuing_ = trie_.walk(Trie::kRoot, options_.continuing_prefix);
-  unknown_id_ = trie_.find(options_.unknown_token);
-  if (unknown_id_ == Trie::kNone) {
+  const std::optional<std::int32_t> unknown = id_of(options_.unknown_token);
+  if (!unknown) {
     throw UserError("the unknown token '" + options_.unknown_token + "' is not in the vocabulary");
   }
-  tokens_.reserve(vocabulary.size());
-  for (const auto& [token, id] : vocabulary) {
-    tokens_.emplace(id, token);
-    largest_id_ = std::max(largest_id_, id);
-  }
+  unknown_id_ = *unknown;
 }
 
 template <typename Emit>
@@ -80,16 +61,6 @@ void WordPiece::append_ids(std::string_view word, std::vector<std::int32_t>& ids
     ids.resize(before);
     ids.push_back(unknown_id_);
   }
-}
-
-std::optional<std::int32_t> WordPiece::id_of(std::string_view token) const {
-  const std::int32_t id = trie_.find(token);
-  return id == Trie::kNone ? std::nullopt : std::optional(id);
-}
-
-std::string_view WordPiece::token_of(std::int32_t id) const {
-  const auto found = tokens_.find(id);
-  return found == tokens_.end() ? std::string_view() : found->second;
 }
 
 }  // namespace stft::tokenizer

@@ -1,6 +1,8 @@
 // The WordPiece model: greedy longest match from the left.
 #pragma once
 
+#include <string>
+
 #include "tokenizer/model.h"
 #include "tokenizer/trie.h"
 
@@ -12,18 +14,13 @@ struct WordPieceOptions {
   std::size_t max_input_chars_per_word = 100;  // a longer word, in code points, is unknown as a whole
 };
 
-class WordPiece final : public Model {
+class WordPiece final : public VocabularyModel {
  public:
-  // UserError when the vocabulary lacks the unknown token. The caller has checked that ids differ from each other and
-  // lie in [0, kMaxTokenId].
-  WordPiece(const Vocabulary& vocabulary, WordPieceOptions options);
+  // UserError when the vocabulary lacks the unknown token.
+  WordPiece(Vocabulary vocabulary, WordPieceOptions options);
 
   void append_pieces(std::string_view word, std::vector<Piece>& pieces) const override;
   void append_ids(std::string_view word, std::vector<std::int32_t>& ids) const override;
-  std::optional<std::int32_t> id_of(std::string_view token) const override;
-  std::string_view token_of(std::int32_t id) const override;
-  std::size_t token_count() const override { return tokens_.size(); }
-  std::int32_t largest_id() const override { return largest_id_; }
 
  private:
   // Calls emit(id, begin, end) for every piece; false when the word is unknown (some calls may have happened).
@@ -34,8 +31,6 @@ class WordPiece final : public Model {
   Trie trie_;
   Trie::State continuing_ = Trie::kRoot;  // the state behind the continuing prefix; kDead when no token has it
   std::int32_t unknown_id_ = 0;
-  std::int32_t largest_id_ = 0;
-  std::unordered_map<std::int32_t, std::string> tokens_;
 };
 
 }  // namespace stft::tokenizer

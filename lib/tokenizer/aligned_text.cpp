@@ -1,0 +1,35 @@
+#include "tokenizer/aligned_text.h"
+
+#include "tokenizer/unicode.h"
+
+namespace stft::tokenizer {
+
+AlignedText aligned_text(std::string_view utf8, std::uint32_t first_index) {
+  AlignedText text;
+  text.reserve(utf8.size());
+  std::uint32_t index = first_index;
+  for (std::size_t position = 0; position < utf8.size(); ++index) {
+    const DecodedChar c = decode_char(utf8, position);
+    text.push_back({c.value, index, index + 1});
+    position += c.length;
+  }
+  return text;
+}
+
+void append_utf8(std::span<const AlignedChar> text, std::string& utf8) {
+  for (const AlignedChar& c : text) {
+    append_utf8(c.value, utf8);
+  }
+}
+
+AlignedText prepended(std::u32string_view prefix, std::span<const AlignedChar> text) {
+  AlignedText result;
+  result.reserve(prefix.size() + text.size());
+  for (const char32_t c : prefix) {
+    result.push_back({c, text.front().begin, text.front().end});
+  }
+  result.insert(result.end(), text.begin(), text.end());
+  return result;
+}
+
+}  // namespace stft::tokenizer

@@ -1,0 +1,209 @@
+#include "tokenizer/bpe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+
+#include "base/error.h"
+#include "tokenizer/unicode.h"
+
+namespace stft::tokenizer {
+namespace {
+
+constexpr std::string_view kBlank = "\xE2\x96\x81";  // U+2581
+
+std::int32_t known_id(const Vocabulary& vocabulary, const std::string& token, const BpeMerge& merge) {
+  const std::optional<std::int32_t> id = vocabulary.id_of(token);
+  if (!id) {
+    throw UserError(fmt::format("the merge '{} {}' needs the token '{}', which is not in the vocabulary", merge.left,
+                                merge.right, token));
+  }
+  return *id;
+}
+
+// Whether a blank stands behind something else inside the token.
+bool reaches_over_blank(std::string_view token) {
+  for (std::size_t at = token.find(kBlank); at != std::string_view::npos; at = token.find(kBlank, at + 1)) {
+    if (at > 0 && !token.substr(0, at).ends_with(kBlank)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Bpe::Bpe(Vocabulary table, const std::vector<BpeMerge>& merges, BpeOptions options)
+    : VocabularyModel(std::move(table)), options_(std::move(options)), merges_(merges.size()) {
+  cuts_at_blanks_ = !options_.ignore_merges && options_.continuing_prefix.empty() &&
+                    options_.end_of_word_suffix.empty() && id_of(kBlank);
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    const BpeMerge& merge = merges[rank];
+    const std::int32_t left = known_id(vocabulary(), merge.left, merge);
+    const std::int32_t right = known_id(vocabulary(), merge.right, merge);
+    const std::size_t prefix = std::min(options_.continuing_prefix.size(), merge.right.size());
+    const std::string result = merge.left + merge.right.substr(prefix);
+    merges_.set(left, right, {static_cast<std::uint32_t>(rank), known_id(vocabulary(), result, merge)});
+    cuts_at_blanks_ = cuts_at_blanks_ && !reaches_over_blank(result);
+  }
+  for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte) {
+    byte_ids_[byte] = id_of(fmt::format("<0x{:02X}>", byte)).value_or(-1);
+  }
+}
+
+std::int32_t Bpe::unknown_id() const {
+  const std::optional<std::int32_t> id = id_of(*options_.unknown_token);
+  if (!id) {
+    throw UserError("a character is unknown, but the unknown token '" + *options_.unknown_token +
+                    "' is not in the vocabulary");
+  }
+  return *id;
+}
+
+std::optional<std::int32_t> Bpe::char_id(std::string_view character, bool is_first, bool is_last) const {
+  const bool has_prefix = !is_first && !options_.continuing_prefix.empty();
+  const bool has_suffix = is_last && !options_.end_of_word_suffix.empty();
+  if (!has_prefix && !has_suffix) {
+    return id_of(character);
+  }
+  std::string token;
+  token.append(has_prefix ? options_.continuing_prefix : "").append(character);
+  token.append(has_suffix ? options_.end_of_word_suffix : "");
+  return id_of(token);
+}
+
+// The byte tokens of a character with its affixes, when there are all of them.
+bool Bpe::append_bytes(std::string_view character, std::vector<Symbol>& symbols) const {
+  const auto id = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)]; };
+  if (!std::all_of(character.begin(), character.end(), [&](char c) { return id(c) >= 0; })) {
+    return false;
+  }
+  for (const char c : character) {
+    symbols.push_back({id(c), 1, -1, -1});
+  }
+  return true;
+}
+
+// The characters of the word. An unknown one is held back until a known character or the end follows, so that byte
+// tokens come before it: HF tokenizers does so.
+std::vector<Bpe::Symbol> Bpe::symbols_of(std::string_view word) const {
+  std::vector<Symbol> symbols;
+  symbols.reserve(word.size());
+  std::optional<Symbol> unknown;
+  const auto flush = [&] {
+    if (unknown) {
+      symbols.push_back(*unknown);
+      unknown.reset();
+    }
+  };
+  for (std::size_t begin = 0; begin < word.size();) {
+    const std::size_t length = decode_char(word, begin).length;
+    const std::string_view character = word.substr(begin, length);
+    const bool is_first = begin == 0;
+    begin += length;
+    const bool is_last = begin == word.size();
+    if (const auto id = char_id(character, is_first, is_last)) {
+      flush();
+      symbols.push_back({*id, static_cast<std::uint32_t>(length), -1, -1});
+      continue;
+    }
+    if (options_.byte_fallback) {
+      std::string affixed(is_first ? "" : options_.continuing_prefix);
+      affixed.append(character).append(is_last ? options_.end_of_word_suffix : "");
+      if (append_bytes(affixed, symbols)) {
+        continue;
+      }
+    }
+    if (!options_.unknown_token) {
+      continue;
+    }
+    if (unknown && options_.fuse_unknown) {
+      unknown->length += static_cast<std::uint32_t>(length);
+      continue;
+    }
+    flush();
+    unknown = Symbol{unknown_id(), static_cast<std::uint32_t>(length), -1, -1};
+  }
+  flush();
+  return symbols;
+}
+
+std::vector<Bpe::Symbol> Bpe::merged(std::string_view word) const {
+  if (options_.ignore_merges) {
+    if (const auto id = id_of(word)) {
+      return {{*id, static_cast<std::uint32_t>(word.size()), -1, -1}};
+    }
+  }
+  std::vector<Symbol> symbols = symbols_of(word);
+  const auto later = [](const Candidate& a, const Candidate& b) {
+    return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
+  };
+  std::priority_queue<Candidate, std::vector<Candidate>, decltype(later)> queue(later);
+  const auto consider = [&](std::int32_t left, std::int32_t right) {
+    if (left < 0 || right < 0) {
+      return;
+    }
+    const Merge merge =
+        merges_.find(symbols[static_cast<std::size_t>(left)].id, symbols[static_cast<std::size_t>(right)].id);
+    if (merge.result >= 0) {
+      queue.push({merge.rank, static_cast<std::uint32_t>(left), merge.result});
+    }
+  };
+  const auto count = static_cast<std::int32_t>(symbols.size());
+  for (std::int32_t i = 0; i < count; ++i) {
+    symbols[static_cast<std::size_t>(i)].previous = i - 1;
+    symbols[static_cast<std::size_t>(i)].next = i + 1 < count ? i + 1 : -1;
+    consider(i - 1, i);
+  }
+  while (!queue.empty()) {
+    const Candidate top = queue.top();
+    queue.pop();
+    Symbol& left = symbols[top.left];
+    if (left.length == 0 || left.next < 0) {
+      continue;
+    }
+    Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+    if (merges_.find(left.id, right.id).result != top.result) {
+      continue;  // one of the two has been merged since
+    }
+    left.id = top.result;
+    left.length += right.length;
+    left.next = right.next;
+    right.length = 0;
+    if (left.next >= 0) {
+      symbols[static_cast<std::size_t>(left.next)].previous = static_cast<std::int32_t>(top.left);
+    }
+    consider(left.previous, static_cast<std::int32_t>(top.left));
+    consider(static_cast<std::int32_t>(top.left), left.next);
+  }
+  std::erase_if(symbols, [](const Symbol& symbol) { return symbol.length == 0; });
+  return symbols;
+}
+
+void Bpe::append_pieces(std::string_view word, std::vector<Piece>& pieces) const {
+  std::size_t begin = 0;
+  for (const Symbol& symbol : merged(word)) {
+    pieces.push_back({symbol.id, begin, begin + symbol.length});
+    begin += symbol.length;
+  }
+}
+
+void Bpe::append_ids(std::string_view word, std::vector<std::int32_t>& ids) const {
+  for (const Symbol& symbol : merged(word)) {
+    ids.push_back(symbol.id);
+  }
+}
+
+std::size_t Bpe::next_cut(std::string_view word, std::size_t from) const {
+  if (!cuts_at_blanks_) {
+    return word.size();
+  }
+  std::size_t at = from;
+  while (word.substr(at).starts_with(kBlank)) {
+    at += kBlank.size();
+  }
+  return std::min(word.find(kBlank, at), word.size());
+}
+
+}  // namespace stft::tokenizer

@@ -1,0 +1,121 @@
+#include "tokenizer/regex.h"
+
+#include <oniguruma.h>
+
+#include <array>
+#include <mutex>
+
+#include "base/error.h"
+#include "tokenizer/unicode.h"
+
+namespace stft::tokenizer {
+namespace {
+
+// What one search may cost before it is given up: hostile patterns take exponential time or memory otherwise.
+constexpr unsigned long kMaxRetries = 100'000'000;
+constexpr unsigned kMaxStackEntries = 1U << 24;
+
+std::string reason(int code, OnigErrorInfo* info) {
+  std::array<OnigUChar, ONIG_MAX_ERROR_MESSAGE_LEN> message{};
+  const int length = info != nullptr ? onig_error_code_to_str(message.data(), code, info)
+                                     : onig_error_code_to_str(message.data(), code);
+  return std::string(reinterpret_cast<const char*>(message.data()), static_cast<std::size_t>(length));
+}
+
+const OnigUChar* bytes_of(const char* text) {
+  return reinterpret_cast<const OnigUChar*>(text);
+}
+
+struct RegionDeleter {
+  void operator()(OnigRegion* region) const { onig_region_free(region, 1); }
+};
+
+// Where each code point begins, and the end.
+std::vector<std::size_t> char_begins(std::string_view utf8) {
+  std::vector<std::size_t> begins;
+  for (std::size_t i = 0; i < utf8.size(); ++i) {
+    if ((static_cast<unsigned char>(utf8[i]) & 0xC0) != 0x80) {
+      begins.push_back(i);
+    }
+  }
+  begins.push_back(utf8.size());
+  return begins;
+}
+
+}  // namespace
+
+struct Regex::Compiled {
+  Compiled() = default;
+  Compiled(const Compiled&) = delete;
+  Compiled& operator=(const Compiled&) = delete;
+  ~Compiled() {
+    if (regex != nullptr) {
+      onig_free(regex);
+    }
+  }
+  OnigRegex regex = nullptr;
+};
+
+Regex::Regex(const std::string& pattern) : pattern_(pattern) {
+  static std::once_flag initialized;
+  std::call_once(initialized, [] {
+    std::array<OnigEncoding, 1> encodings = {ONIG_ENCODING_UTF8};
+    onig_initialize(encodings.data(), static_cast<int>(encodings.size()));
+    onig_set_retry_limit_in_search(kMaxRetries);
+    onig_set_match_stack_limit_size(kMaxStackEntries);
+  });
+  auto compiled = std::make_shared<Compiled>();
+  OnigErrorInfo info{};
+  const OnigUChar* begin = bytes_of(pattern.data());
+  const int code = onig_new(&compiled->regex, begin, begin + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+                            ONIG_SYNTAX_DEFAULT, &info);
+  if (code != ONIG_NORMAL) {
+    throw UserError("the regular expression '" + pattern + "' is not valid: " + reason(code, &info));
+  }
+  compiled_ = std::move(compiled);
+}
+
+std::vector<Span> Regex::find_all(std::string_view text) const {
+  std::vector<Span> matches;
+  const std::unique_ptr<OnigRegion, RegionDeleter> region(onig_region_new());
+  const OnigUChar* begin = bytes_of(text.data());
+  const OnigUChar* end = begin + text.size();
+  std::size_t from = 0;
+  while (from <= text.size()) {
+    onig_region_clear(region.get());
+    const int found = onig_search(compiled_->regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
+    if (found == ONIG_MISMATCH) {
+      break;
+    }
+    if (found < 0) {
+      throw UserError("the regular expression '" + pattern_ + "' failed on a text: " + reason(found, nullptr));
+    }
+    const Span match{static_cast<std::size_t>(region->beg[0]), static_cast<std::size_t>(region->end[0])};
+    if (match.begin == match.end && !matches.empty() && matches.back().end == match.end) {
+      from = match.end + (match.end < text.size() ? decode_char(text, match.end).length : 1);
+      continue;
+    }
+    matches.push_back(match);
+    from = match.end;
+  }
+  return matches;
+}
+
+std::vector<Span> Regex::find_all(std::span<const AlignedChar> text) const {
+  std::string utf8;
+  append_utf8(text, utf8);
+  std::vector<Span> matches = find_all(utf8);
+  if (utf8.size() == text.size()) {
+    return matches;
+  }
+  const std::vector<std::size_t> begins = char_begins(utf8);
+  const auto index_of = [&](std::size_t byte) {
+    return static_cast<std::size_t>(std::lower_bound(begins.begin(), begins.end(), byte) - begins.begin());
+  };
+  for (Span& match : matches) {
+    match = {index_of(match.begin), index_of(match.end)};
+  }
+  return matches;
+}
+
+}  // namespace stft::tokenizer
