@@ -84,7 +84,10 @@ TEST_CASE("BPE may be cut before blanks unless a token reaches over one") {
   CHECK(free.next_cut(text, 1) == 8);  // runs of blanks stay together
   CHECK(free.next_cut(text, 8) == text.size());
   const Bpe bound(numbered({"a", "b", "\u2581", "a\u2581"}), {{"a", "\u2581"}}, {});
-  CHECK(bound.next_cut(text, 0) == text.size());
+  CHECK(bound.next_cut(text, 0) == 8);  // not behind an a
+  CHECK(bound.next_cut(text, 8) == text.size());
+  const Bpe bytes(numbered({"\u2581", "<0xC3>", "<0xC3>\u2581"}), {{"<0xC3>", "\u2581"}}, {});
+  CHECK(bytes.next_cut(text, 0) == text.size());
 }
 
 TEST_CASE("Merges of unknown tokens are refused") {
