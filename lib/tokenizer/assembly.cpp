@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -69,6 +70,15 @@ std::vector<AddedToken> written_tokens(const Json& list, const std::string& path
     tokens.push_back(std::move(token));
   }
   return tokens;
+}
+
+// Repeated tokens are passed over.
+std::size_t distinct_count(const std::vector<AddedToken>& tokens) {
+  std::set<std::string> contents;
+  for (const AddedToken& token : tokens) {
+    contents.insert(token.content);
+  }
+  return contents.size();
 }
 
 // The charsmap of the first Precompiled of a normalizer, or null.
@@ -216,11 +226,13 @@ class Assembler {
     const Json& model = member(json, "model");
     if (model.is_object()) {
       std::vector<AddedToken>& tokens = result_.tokens.added;
-      const std::size_t written = sources.of_tokenizer_json.size();
+      const std::size_t written = distinct_count(sources.of_tokenizer_json);
       assign_ids(tokens, lookup_in(member(model, "vocab")));
       for (std::size_t i = written; i < tokens.size(); ++i) {
         json["added_tokens"].push_back(token_json(tokens[i]));
       }
+      // About its own ids components.h has its say.
+      std::erase_if(result_.tokens.stated_ids, [&](const auto& entry) { return entry.second.path == result_.origin; });
     }
     result_.stages = std::move(json);
   }

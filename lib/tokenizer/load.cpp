@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -94,9 +95,11 @@ Tokenizer Tokenizer::load(const std::string& model_directory) {
   const Json& stages = assembled.stages;
   PipelineParts parts;
   parts.model = parse_model(member(stages, "model"), path);
-  parts.added_tokens = parse_added_tokens(member(stages, "added_tokens"), *parts.model, path);
+  AddedTokenList added = parse_added_tokens(member(stages, "added_tokens"), *parts.model, path);
+  parts.added_tokens = std::move(added.tokens);
   parts.post_processor = parse_post_processor(member(stages, "post_processor"), path);
   TokenizerPolicy policy = policy_of(files, assembled, parts.post_processor.special_tokens());
+  std::move(added.warnings.begin(), added.warnings.end(), std::back_inserter(policy.warnings));
   parts.truncation_side = policy.truncation_side == Side::kLeft ? TruncationSide::kLeft : TruncationSide::kRight;
   parts.normalizer = normalizer_of(assembled, policy.lower_cases);
   parts.pre_tokenizer = PreTokenizer(parse_pre_tokenizer(member(stages, "pre_tokenizer"), path));

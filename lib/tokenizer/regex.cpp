@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "tokenizer/regex_properties.h"
 #include "tokenizer/unicode.h"
 
 namespace stft::tokenizer {
@@ -63,11 +64,13 @@ Regex::Regex(const std::string& pattern) : pattern_(pattern) {
     onig_initialize(encodings.data(), static_cast<int>(encodings.size()));
     onig_set_retry_limit_in_search(kMaxRetries);
     onig_set_match_stack_limit_size(kMaxStackEntries);
+    define_regex_properties();
   });
   auto compiled = std::make_shared<Compiled>();
   OnigErrorInfo info{};
-  const OnigUChar* begin = bytes_of(pattern.data());
-  const int code = onig_new(&compiled->regex, begin, begin + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+  const std::string adapted = with_own_properties(pattern);
+  const OnigUChar* begin = bytes_of(adapted.data());
+  const int code = onig_new(&compiled->regex, begin, begin + adapted.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
                             ONIG_SYNTAX_DEFAULT, &info);
   if (code != ONIG_NORMAL) {
     throw UserError("the regular expression '" + pattern + "' is not valid: " + reason(code, &info));

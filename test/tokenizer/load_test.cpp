@@ -119,7 +119,6 @@ TEST_CASE("Hostile added tokens are refused") {
   const auto with = [](const std::string& key, const json& value) {
     return message_after([&](json& content) { content["added_tokens"][0][key] = value; });
   };
-  CHECK_THAT(with("id", 4), Contains("added_tokens[0]") && Contains("has the id 4, but 1 follows"));
   CHECK_THAT(with("id", -1), Contains("-1"));
   CHECK_THAT(with("content", ""), Contains("content"));
   CHECK_THAT(with("content", std::string(5000, 'x')), Contains("content"));
@@ -129,8 +128,6 @@ TEST_CASE("Hostile added tokens are refused") {
   CHECK_THAT(message_after([](json& content) { content["added_tokens"] = {7}; }), Contains("added_tokens[0]"));
   CHECK_THAT(message_after([](json& content) { content["added_tokens"][0].erase("normalized"); }),
              Contains("normalized"));
-  CHECK_THAT(message_after([](json& content) { content["added_tokens"].push_back(content["added_tokens"][0]); }),
-             Contains("'[CLS]' is added twice"));
   CHECK_THAT(message_after([](json& content) {
                json token = content["added_tokens"][0];
                token["content"] = "\u200b";

@@ -1,4 +1,4 @@
-"""Writes lib/tokenizer/unicode_tables.cpp and grapheme_tables.cpp: the sets that the `tokenizers` package acts on.
+"""Writes the generated sources of lib/tokenizer: the sets of code points that the `tokenizers` package acts on.
 
 The package mixes tables of several Unicode versions (categories of Unicode 8, canonical classes of Unicode 9, word
 characters and lower case of Unicode 16 or newer, Oniguruma's own for Split), so its sets are measured from its
@@ -11,7 +11,8 @@ the first hit of the look-up. A charsmap that maps every single character to "!"
 cluster and one for each character of a longer one. With a mark of two bytes behind them, characters that join show as a
 longer cluster, those that do not show a short one.
 
-Usage: python make_unicode_tables.py DIRECTORY     (needs tokenizers, gcc, libutf8proc-dev; made with tokenizers 0.23.3)
+Usage: python make_unicode_tables.py DIRECTORY     (needs tokenizers, gcc, clang-format, libutf8proc-dev,
+    libonig-dev; made with tokenizers 0.23.3)
 """
 import os
 import struct
@@ -21,6 +22,30 @@ import tempfile
 
 from tokenizers import Regex, __version__, normalizers as N, pre_tokenizers as P
 
+# Properties that libonig is taught (it takes at most 20). Mn and Mc, which lost members too, are left as they are.
+PROPERTIES = ["L", "Lu", "Ll", "Lm", "Lo", "M", "N", "Nd", "No", "P", "Po", "S", "Sm", "So", "Han"]
+DUMP_ONIGURUMA = r"""
+#include <stdio.h>
+#include <string.h>
+#include <oniguruma.h>
+int main(int argc, char** argv) {
+  OnigEncoding utf8 = ONIG_ENCODING_UTF8;
+  onig_initialize(&utf8, 1);
+  for (int i = 1; i < argc; i++) {
+    regex_t* regex;
+    OnigErrorInfo info;
+    const UChar* pattern = (const UChar*)argv[i];
+    if (onig_new(&regex, pattern, pattern + strlen(argv[i]), 0, utf8, ONIG_SYNTAX_ONIGURUMA, &info)) return 1;
+    for (int c = 0; c < 0x110000; c++) {
+      UChar text[8];
+      if (c >= 0xd800 && c < 0xe000) continue;
+      int n = ONIGENC_CODE_TO_MBC(utf8, c, text);
+      if (onig_match(regex, text, text + n, text, NULL, 0) == n) printf("%d ", c);
+    }
+    puts("");
+  }
+}
+"""
 DUMP = r"""
 #include <stdio.h>
 #include <utf8proc.h>
@@ -40,13 +65,18 @@ int main(void) {
 """
 
 
-def dump_utf8proc():
+def run_c(source, library, *arguments):
+    """The lines that a C program prints."""
     with tempfile.TemporaryDirectory() as folder:
-        source = os.path.join(folder, "dump.c")
-        open(source, "w").write(DUMP)
+        path = os.path.join(folder, "dump.c")
+        open(path, "w").write(source)
         program = os.path.join(folder, "dump")
-        subprocess.run(["gcc", source, "-lutf8proc", "-o", program], check=True)
-        lines = subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
+        subprocess.run(["gcc", path, "-l" + library, "-o", program], check=True)
+        return subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def dump_utf8proc():
+    lines = run_c(DUMP, "utf8proc")
     table = {}
     for line in lines:
         left, right = line.split("|")
@@ -226,6 +256,26 @@ def write_graphemes(folder):
          "}  // namespace stft::tokenizer", ""])
 
 
+def write_regex_properties(folder):
+    """What the properties of the package's Oniguruma hold beyond those of the libonig installed here."""
+    patterns = [r"\p{%s}" % name for name in PROPERTIES] + [r"\w"]
+    out = HEADER + ['#include "tokenizer/regex_property_tables.h"', "", "namespace stft::tokenizer {", "namespace {", ""]
+    names = PROPERTIES + ["Word"]
+    for name, pattern, line in zip(names, patterns, run_c(DUMP_ONIGURUMA, "onig", *patterns)):
+        installed = {int(c) for c in line.split()}
+        split = P.Split(Regex(pattern), "removed")
+        own = {c for c in range(0x110000) if not 0xD800 <= c < 0xE000 and not split.pre_tokenize_str(chr(c))}
+        assert installed <= own, name  # so that any libonig in between becomes the package's too
+        assert own - installed, name
+        out.append("constexpr CodePointRange k%s[] = {" % name)
+        out += filled("{0x%X, 0x%X}," % pair for pair in map(tuple, ranges(own - installed))) + ["};", ""]
+    out.append("constexpr RegexProperty kProperties[] = {")
+    out += filled('{"%s", k%s},' % (name, name) for name in PROPERTIES)
+    out += ["};", "", "}  // namespace", "", "std::span<const RegexProperty> added_to_properties() { return kProperties; }",
+            "std::span<const CodePointRange> added_to_word() { return kWord; }", "", "}  // namespace stft::tokenizer", ""]
+    write(os.path.join(folder, "regex_property_tables.cpp"), out)
+
+
 def write_sets(folder):
     sets, lowered = measure(dump_utf8proc())
     out = HEADER + ['#include "tokenizer/unicode_tables.h"', "", "namespace stft::tokenizer {", "namespace {", ""]
@@ -251,6 +301,7 @@ def write_sets(folder):
 def main():
     write_sets(sys.argv[1])
     write_graphemes(sys.argv[1])
+    write_regex_properties(sys.argv[1])
 
 
 if __name__ == "__main__":
