@@ -76,7 +76,8 @@ const Json& member(const Json& json, const std::string& key) {
 }
 
 std::shared_ptr<const Pipeline> read_pipeline(const std::string& path, bool do_lower_case) {
-  const Json json = io::read_json_file(path);
+  // Scores of Unigram that tie are decided by their last bits, so they have to be those that HF reads.
+  const Json json = io::read_json_file(path, io::FloatReading::kSerde);
   if (!json.is_object()) {
     throw UserError(fmt::format("{}: {} instead of an object", path, io::json_type_name(json)));
   }

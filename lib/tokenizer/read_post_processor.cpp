@@ -133,11 +133,8 @@ std::vector<AddedToken> parse_added_tokens(const Json& json, const Model& model,
     if (!contents.insert(token.content).second) {
       throw UserError(fmt::format("{}: '{}' is added twice", where, token.content));
     }
-    const std::int32_t expected = model.id_of(token.content).value_or(next_id);
-    if (token.id != expected) {
-      throw UserError(fmt::format("{}: '{}' has the id {}, but {} follows from the vocabulary", where, token.content,
-                                  token.id, expected));
-    }
+    // HF numbers added tokens itself and passes over the file's ids without a word.
+    token.id = model.id_of(token.content).value_or(next_id);
     next_id = std::max(next_id, token.id + 1);
     tokens.push_back(std::move(token));
   }

@@ -152,7 +152,7 @@ TEST_CASE("Hostile added tokens are refused") {
   const auto with = [](const std::string& key, const json& value) {
     return message_after([&](json& content) { content["added_tokens"][0][key] = value; });
   };
-  CHECK_THAT(with("id", 4), Contains("added_tokens[0]") && Contains("has the id 4, but 1 follows"));
+  CHECK(with("id", 4) == "no UserError");  // HF gives it another id
   CHECK_THAT(with("id", -1), Contains("-1"));
   CHECK_THAT(with("content", ""), Contains("content"));
   CHECK_THAT(with("content", std::string(5000, 'x')), Contains("content"));
