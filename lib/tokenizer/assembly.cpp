@@ -78,6 +78,7 @@ std::size_t distinct_count(const std::vector<AddedToken>& tokens) {
   for (const AddedToken& token : tokens) {
     contents.insert(token.content);
   }
+  contents.erase("");
   return contents.size();
 }
 

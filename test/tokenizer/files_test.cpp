@@ -227,6 +227,15 @@ TEST_CASE("Files that agree give no warning") {
   CHECK(Tokenizer::load(test::model_directory()).policy().warnings.empty());
 }
 
+TEST_CASE("Only the first fragment of a text gets a blank in front when the class says so") {
+  const Tokenizer llama = Tokenizer::load(test::golden("sources/llama"));
+  for (const char* text : {"<s>b", "b<s>b</s>c", "<s><s> b", "b", ""}) {
+    INFO(text);
+    CHECK(llama.encode_ids(text, 0) == llama.encode(text, 0).ids);
+  }
+  CHECK(llama.encode_ids("<s>b", 0).size() == 2);
+}
+
 TEST_CASE("The policy tells what is put around a text") {
   const auto policy_of = [](const std::string& name) {
     return Tokenizer::load(test::golden("sources/" + name)).policy();
