@@ -22,14 +22,10 @@ std::int32_t known_id(const Vocabulary& vocabulary, const std::string& token, co
   return *id;
 }
 
-// Whether a blank stands behind something else inside the token.
-bool reaches_over_blank(std::string_view token) {
-  for (std::size_t at = token.find(kBlank); at != std::string_view::npos; at = token.find(kBlank, at + 1)) {
-    if (at > 0 && !token.substr(0, at).ends_with(kBlank)) {
-      return true;
-    }
-  }
-  return false;
+// Whether the last symbol of a token may be one that stands for a character under another name: <0xNN>.
+bool may_end_with_byte(std::string_view token) {
+  constexpr std::size_t kLength = 6;
+  return token.size() >= kLength && token.ends_with('>') && token.substr(token.size() - kLength).starts_with("<0x");
 }
 
 }  // namespace
@@ -45,10 +41,28 @@ Bpe::Bpe(Vocabulary table, const std::vector<BpeMerge>& merges, BpeOptions optio
     const std::size_t prefix = std::min(options_.continuing_prefix.size(), merge.right.size());
     const std::string result = merge.left + merge.right.substr(prefix);
     merges_.set(left, right, {static_cast<std::uint32_t>(rank), known_id(vocabulary(), result, merge)});
-    cuts_at_blanks_ = cuts_at_blanks_ && !reaches_over_blank(result);
+    note_crossing(merge, result);
   }
   for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte) {
     byte_ids_[byte] = id_of(fmt::format("<0x{:02X}>", byte)).value_or(-1);
+  }
+  for (std::size_t c = 0; c < char_ids_.size(); ++c) {
+    std::string character;
+    append_utf8(static_cast<char32_t>(c), character);
+    char_ids_[c] = id_of(character).value_or(-1);
+  }
+}
+
+// What a merged token says about where words may not be cut.
+void Bpe::note_crossing(const BpeMerge& merge, const std::string& result) {
+  for (std::size_t at = result.find(kBlank); at != std::string::npos; at = result.find(kBlank, at + kBlank.size())) {
+    if (at > 0 && !std::string_view(result).substr(0, at).ends_with(kBlank)) {
+      before_blanks_.insert(decode_char_before(result, at));
+    }
+  }
+  const bool is_unknown = options_.unknown_token && merge.left.ends_with(*options_.unknown_token);
+  if (merge.right.starts_with(kBlank) && (is_unknown || may_end_with_byte(merge.left))) {
+    cuts_at_blanks_ = false;
   }
 }
 
@@ -65,6 +79,9 @@ std::optional<std::int32_t> Bpe::char_id(std::string_view character, bool is_fir
   const bool has_prefix = !is_first && !options_.continuing_prefix.empty();
   const bool has_suffix = is_last && !options_.end_of_word_suffix.empty();
   if (!has_prefix && !has_suffix) {
+    if (const char32_t c = decode_char(character, 0).value; c < char_ids_.size()) {
+      return char_ids_[c] < 0 ? std::nullopt : std::optional(char_ids_[c]);
+    }
     return id_of(character);
   }
   std::string token;
@@ -139,7 +156,9 @@ std::vector<Bpe::Symbol> Bpe::merged(std::string_view word) const {
   const auto later = [](const Candidate& a, const Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
   };
-  std::priority_queue<Candidate, std::vector<Candidate>, decltype(later)> queue(later);
+  std::vector<Candidate> room;
+  room.reserve(2 * symbols.size());
+  std::priority_queue<Candidate, std::vector<Candidate>, decltype(later)> queue(later, std::move(room));
   const auto consider = [&](std::int32_t left, std::int32_t right) {
     if (left < 0 || right < 0) {
       return;
@@ -199,11 +218,17 @@ std::size_t Bpe::next_cut(std::string_view word, std::size_t from) const {
   if (!cuts_at_blanks_) {
     return word.size();
   }
-  std::size_t at = from;
-  while (word.substr(at).starts_with(kBlank)) {
-    at += kBlank.size();
+  const auto behind_blanks = [&](std::size_t at) {
+    while (word.substr(at).starts_with(kBlank)) {
+      at += kBlank.size();
+    }
+    return at;
+  };
+  std::size_t at = word.find(kBlank, behind_blanks(from));
+  while (at != std::string_view::npos && before_blanks_.contains(decode_char_before(word, at))) {
+    at = word.find(kBlank, behind_blanks(at));
   }
-  return std::min(word.find(kBlank, at), word.size());
+  return std::min(at, word.size());
 }
 
 }  // namespace stft::tokenizer

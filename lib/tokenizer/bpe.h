@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <set>
 #include <string>
 
 #include "tokenizer/merge_table.h"
@@ -35,7 +36,7 @@ class Bpe final : public VocabularyModel {
   void append_pieces(std::string_view word, std::vector<Piece>& pieces) const override;
   void append_ids(std::string_view word, std::vector<std::int32_t>& ids) const override;
 
-  // Before blanks of the sentencepiece kind (U+2581), when no token reaches over the begin of one.
+  // Before blanks of the sentencepiece kind (U+2581), where no token can reach over the begin of one.
   std::size_t next_cut(std::string_view word, std::size_t from) const override;
 
  private:
@@ -53,14 +54,17 @@ class Bpe final : public VocabularyModel {
 
   std::vector<Symbol> merged(std::string_view word) const;
   std::vector<Symbol> symbols_of(std::string_view word) const;
+  void note_crossing(const BpeMerge& merge, const std::string& result);
   std::optional<std::int32_t> char_id(std::string_view character, bool is_first, bool is_last) const;
   bool append_bytes(std::string_view character, std::vector<Symbol>& symbols) const;
   std::int32_t unknown_id() const;
 
   BpeOptions options_;
   MergeTable merges_;
-  std::array<std::int32_t, 256> byte_ids_{};  // of the <0xNN> tokens, -1 where missing
+  std::array<std::int32_t, 256> byte_ids_{};    // of the <0xNN> tokens, -1 where missing
+  std::array<std::int32_t, 0x180> char_ids_{};  // of characters without affixes, -1 where missing
   bool cuts_at_blanks_ = false;
+  std::set<char32_t> before_blanks_;  // characters that stand before a blank inside some token
 };
 
 }  // namespace stft::tokenizer

@@ -25,9 +25,14 @@ std::vector<PreTokenizerStep> parse_pre_tokenizer(const io::Json& json, const st
 // The value of "model".
 std::unique_ptr<const Model> parse_model(const io::Json& json, const std::string& origin);
 
-// The value of "added_tokens", null for none. Their ids must be the ones that HF tokenizers gives them: those of the
-// vocabulary, or the next free ones behind it.
-std::vector<AddedToken> parse_added_tokens(const io::Json& json, const Model& model, const std::string& origin);
+struct AddedTokenList {
+  std::vector<AddedToken> tokens;     // contents differ from each other and are not empty
+  std::vector<std::string> warnings;  // whole sentences
+};
+
+// The value of "added_tokens", null for none. Like HF tokenizers, a token that the vocabulary lacks gets the next free
+// id behind the vocabulary, whatever the file says, and a repeated token is skipped; there is a warning about either.
+AddedTokenList parse_added_tokens(const io::Json& json, const Model& model, const std::string& origin);
 
 // The value of "post_processor", null for none.
 PostProcessor parse_post_processor(const io::Json& json, const std::string& origin);

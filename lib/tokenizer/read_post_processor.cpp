@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -106,40 +105,6 @@ class PostProcessorReader {
 };
 
 }  // namespace
-
-std::vector<AddedToken> parse_added_tokens(const Json& json, const Model& model, const std::string& origin) {
-  std::vector<AddedToken> tokens;
-  if (json.is_null()) {
-    return tokens;
-  }
-  if (!json.is_array()) {
-    throw UserError(fmt::format("{}: added_tokens: {} instead of a list", origin, io::json_type_name(json)));
-  }
-  std::set<std::string> contents;
-  std::int32_t next_id = static_cast<std::int32_t>(model.token_count());
-  for (const Json& entry : json) {
-    const std::string where = fmt::format("{}: added_tokens[{}]", origin, tokens.size());
-    AddedToken token;
-    token.content = io::get_string(entry, "content", where);
-    token.special = io::get_bool(entry, "special", where);
-    token.single_word = io::get_bool(entry, "single_word", where);
-    token.lstrip = io::get_bool(entry, "lstrip", where);
-    token.rstrip = io::get_bool(entry, "rstrip", where);
-    token.normalized = io::get_bool(entry, "normalized", where);
-    token.id = token_id(entry.contains("id") ? entry.at("id") : Json(), where + ": id");
-    if (token.content.empty() || token.content.size() > kMaxAddedTokenBytes) {
-      throw UserError(fmt::format("{}: content must hold 1 to {} bytes", where, kMaxAddedTokenBytes));
-    }
-    if (!contents.insert(token.content).second) {
-      throw UserError(fmt::format("{}: '{}' is added twice", where, token.content));
-    }
-    // HF numbers added tokens itself and passes over the file's ids without a word.
-    token.id = model.id_of(token.content).value_or(next_id);
-    next_id = std::max(next_id, token.id + 1);
-    tokens.push_back(std::move(token));
-  }
-  return tokens;
-}
 
 PostProcessor parse_post_processor(const Json& json, const std::string& origin) {
   PostProcessorReader reader(origin);

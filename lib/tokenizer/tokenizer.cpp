@@ -27,9 +27,8 @@ void check_size(std::string_view text) {
 
 }  // namespace
 
-Tokenizer::Tokenizer(std::shared_ptr<const Pipeline> pipeline, std::optional<std::int64_t> model_max_length,
-                     std::optional<std::int64_t> max_seq_length)
-    : pipeline_(std::move(pipeline)), model_max_length_(model_max_length), max_seq_length_(max_seq_length) {}
+Tokenizer::Tokenizer(std::shared_ptr<const Pipeline> pipeline, TokenizerPolicy policy)
+    : pipeline_(std::move(pipeline)), policy_(std::make_shared<const TokenizerPolicy>(std::move(policy))) {}
 
 std::vector<std::int32_t> Tokenizer::encode_ids(std::string_view text, std::int64_t max_length) const {
   check_size(text);

@@ -8,17 +8,19 @@
 namespace stft::tokenizer {
 namespace {
 
-constexpr std::size_t kSlots = 8192;  // a power of two
-constexpr std::size_t kMaxWordBytes = 48;
-constexpr std::size_t kMaxIds = 14;
+constexpr std::size_t kSlots = 32768;  // a power of two
+constexpr std::size_t kMaxWordBytes = 44;
+constexpr std::size_t kMaxIds = 10;
 
-struct Slot {
+struct Slot {                // 96 bytes
   std::uint64_t serial = 0;  // 0: free
   std::uint8_t word_bytes = 0;
   std::uint8_t id_count = 0;
   std::array<char, kMaxWordBytes> word{};
   std::array<std::int32_t, kMaxIds> ids{};
 };
+
+static_assert(sizeof(Slot) == 96);
 
 std::vector<Slot>& slots_of_thread() {
   thread_local std::vector<Slot> slots(kSlots);

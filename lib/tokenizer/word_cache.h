@@ -9,7 +9,7 @@
 
 namespace stft::tokenizer {
 
-// Remembers short words for each thread in a table of fixed size (about 1 MiB a thread, shared by all caches; a newer
+// Remembers short words for each thread in a table of fixed size (3 MiB a thread, shared by all caches; a newer
 // word takes the place of an older one). Safe on any number of threads.
 class WordCache {
  public:

@@ -13,13 +13,14 @@
 namespace stft::train {
 
 void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::SentenceModel& model) {
-  const std::string& directory = model.spec().directory;
   if (tokenizer.vocab_size() > model.encoder().vocab_size()) {
-    throw UserError(fmt::format("{}: tokenizer.json has ids up to {}, config.json's vocab_size is {}", directory,
-                                tokenizer.vocab_size() - 1, model.encoder().vocab_size()));
+    throw UserError(fmt::format("{}: the tokenizer has ids up to {}, config.json's vocab_size is {}",
+                                tokenizer.policy().files.front(), tokenizer.vocab_size() - 1,
+                                model.encoder().vocab_size()));
   }
   if (tokenizer.special_tokens_per_text() == 0) {
-    throw UserError(directory + "/tokenizer.json: adds no special tokens, so an empty text has no token to embed");
+    throw UserError(tokenizer.policy().files.front() +
+                    ": the tokenizer adds no special tokens, so an empty text has no token to embed");
   }
 }
 

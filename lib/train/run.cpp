@@ -21,6 +21,7 @@
 #include "train/loaded_model.h"
 #include "train/replicas.h"
 #include "train/sharding_choice.h"
+#include "train/tokenizer_facts.h"
 
 namespace stft::train {
 namespace {
@@ -107,7 +108,9 @@ void check_model_fits(const Run& run) {
   }
 }
 
-void tell_about_data(const Run& run) {
+// One rank tells.
+void tell_about_inputs(const Run& run) {
+  tell_about_tokenizer(*run.tokenizer);
   if (run.dataset && !run.dataset->ignored_columns().empty()) {
     log::info(fmt::format("data '{}': columns that are not mapped are ignored: {}", run.dataset->name(),
                           fmt::join(run.dataset->ignored_columns(), ", ")));
@@ -214,7 +217,7 @@ std::vector<Fact> input_facts(const Run& run) {
   }
   return {parameter_fact(run.model->parameters()),
           file_fact("model", directory, configs),
-          file_fact("tokenizer", directory, {"tokenizer.json", "tokenizer_config.json", "sentence_bert_config.json"}),
+          tokenizer_fact(*run.tokenizer),
           {"training data", run.data_fingerprint},
           {"data files", sizes}};
 }
@@ -265,7 +268,7 @@ void clear_output_dir(const std::string& output_dir) {
 }
 
 void check_inputs(const recipe::Recipe& recipe, int64_t ranks) {
-  tell_about_data(read_inputs(recipe, ranks, {}));
+  tell_about_inputs(read_inputs(recipe, ranks, {}));
 }
 
 Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world) {
@@ -280,7 +283,7 @@ Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGrou
   read_model_and_evaluators(run);
   agree_on_facts(*world, input_facts(run));
   if (world->rank() == 0) {
-    tell_about_data(run);
+    tell_about_inputs(run);
   }
   make_engine(run, std::move(world));
   run.engine->fill(run.weights->source());
@@ -300,7 +303,7 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world, s
   }
   const recipe::Recipe& r = run.recipe;
   if (world->rank() == 0) {
-    tell_about_data(run);
+    tell_about_inputs(run);
   }
   make_engine(run, std::move(world));
   run.optimizer = optim::make_optimizer(r.optim);

@@ -1,12 +1,11 @@
 // What Tokenizer::load accepts, refuses and says.
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "directory.h"
 #include "fixtures.h"
 #include "tokenizer/tokenizer.h"
 
@@ -16,31 +15,8 @@ namespace {
 using Catch::Matchers::Contains;
 using nlohmann::json;
 
-// A directory for one tokenizer, gone at the end of the test.
-class ModelDirectory {
- public:
-  ModelDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "stft_tokenizer_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error("cannot make " + name);
-    }
-    path_ = name;
-  }
-  ~ModelDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ModelDirectory(const ModelDirectory&) = delete;
-  ModelDirectory& operator=(const ModelDirectory&) = delete;
-
-  void write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
+using test::message_of;
+using test::ModelDirectory;
 
 json small_tokenizer() {
   return json::parse(R"({
@@ -55,15 +31,6 @@ json small_tokenizer() {
     "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
               "max_input_chars_per_word": 100,
               "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "a": 3, "##b": 4, "b": 5}}})");
-}
-
-std::string message_of(const std::string& directory) {
-  try {
-    Tokenizer::load(directory);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no UserError";
 }
 
 std::string message_for(const std::string& content) {
@@ -152,7 +119,6 @@ TEST_CASE("Hostile added tokens are refused") {
   const auto with = [](const std::string& key, const json& value) {
     return message_after([&](json& content) { content["added_tokens"][0][key] = value; });
   };
-  CHECK(with("id", 4) == "no UserError");  // HF gives it another id
   CHECK_THAT(with("id", -1), Contains("-1"));
   CHECK_THAT(with("content", ""), Contains("content"));
   CHECK_THAT(with("content", std::string(5000, 'x')), Contains("content"));
@@ -162,8 +128,6 @@ TEST_CASE("Hostile added tokens are refused") {
   CHECK_THAT(message_after([](json& content) { content["added_tokens"] = {7}; }), Contains("added_tokens[0]"));
   CHECK_THAT(message_after([](json& content) { content["added_tokens"][0].erase("normalized"); }),
              Contains("normalized"));
-  CHECK_THAT(message_after([](json& content) { content["added_tokens"].push_back(content["added_tokens"][0]); }),
-             Contains("'[CLS]' is added twice"));
   CHECK_THAT(message_after([](json& content) {
                json token = content["added_tokens"][0];
                token["content"] = "\u200b";

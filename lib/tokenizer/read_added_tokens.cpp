@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "tokenizer/component_json.h"
+#include "tokenizer/components.h"
+
+namespace stft::tokenizer {
+namespace {
+
+using io::Json;
+
+AddedToken read_added_token(const Json& entry, const std::string& where) {
+  AddedToken token;
+  token.content = io::get_string(entry, "content", where);
+  token.special = io::get_bool(entry, "special", where);
+  token.single_word = io::get_bool(entry, "single_word", where);
+  token.lstrip = io::get_bool(entry, "lstrip", where);
+  token.rstrip = io::get_bool(entry, "rstrip", where);
+  token.normalized = io::get_bool(entry, "normalized", where);
+  token.id = token_id(entry.contains("id") ? entry.at("id") : Json(), where + ": id");
+  if (token.content.empty() || token.content.size() > kMaxAddedTokenBytes) {
+    throw UserError(fmt::format("{}: content must hold 1 to {} bytes", where, kMaxAddedTokenBytes));
+  }
+  return token;
+}
+
+}  // namespace
+
+AddedTokenList parse_added_tokens(const Json& json, const Model& model, const std::string& origin) {
+  AddedTokenList result;
+  if (json.is_null()) {
+    return result;
+  }
+  if (!json.is_array()) {
+    throw UserError(fmt::format("{}: added_tokens: {} instead of a list", origin, io::json_type_name(json)));
+  }
+  std::set<std::string> contents;
+  auto next_id = static_cast<std::int32_t>(model.token_count());
+  std::size_t index = 0;
+  for (const Json& entry : json) {
+    const std::string where = fmt::format("{}: added_tokens[{}]", origin, index++);
+    AddedToken token = read_added_token(entry, where);
+    if (!contents.insert(token.content).second) {
+      result.warnings.push_back(fmt::format("{}: '{}' is added twice; the first one counts", where, token.content));
+      continue;
+    }
+    const std::int32_t id = model.id_of(token.content).value_or(next_id);
+    if (token.id != id) {
+      result.warnings.push_back(fmt::format("{}: '{}' has the id {}, but {} follows from the vocabulary and is used",
+                                            where, token.content, token.id, id));
+      token.id = id;
+    }
+    next_id = std::max(next_id, id + 1);
+    result.tokens.push_back(std::move(token));
+  }
+  return result;
+}
+
+}  // namespace stft::tokenizer
