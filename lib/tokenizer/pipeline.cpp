@@ -122,7 +122,8 @@ std::vector<std::int32_t> Pipeline::encode_ids(std::string_view text, std::size_
     if (fragment.token != nullptr) {
       ids.push_back(fragment.token->id);
     } else {
-      append_fragment(text.substr(fragment.begin, fragment.end - fragment.begin), limit, ids);
+      const std::string_view raw = text.substr(fragment.begin, fragment.end - fragment.begin);
+      append_fragment(raw, fragment.begin == 0 ? 0 : 1, limit, ids);
     }
   }
   truncate(ids, budget, truncation_side_);
@@ -135,21 +136,22 @@ std::vector<std::int32_t> Pipeline::encode_ids(std::string_view text, std::size_
   return ids;
 }
 
-void Pipeline::append_fragment(std::string_view raw, std::size_t limit, std::vector<std::int32_t>& ids) const {
+void Pipeline::append_fragment(std::string_view raw, std::uint32_t first_index, std::size_t limit,
+                               std::vector<std::int32_t>& ids) const {
   const bool may_hold_added = !normalized_added_.empty() && std::any_of(raw.begin(), raw.end(), [&](char c) {
     return may_begin_added_[static_cast<unsigned char>(c)];
   });
   if (has_fast_path_ && !may_hold_added) {
     append_fast(raw, limit, ids);
   } else {
-    append_general(raw, ids);
+    append_general(raw, first_index, ids);
   }
 }
 
-void Pipeline::append_general(std::string_view raw, std::vector<std::int32_t>& ids) const {
+void Pipeline::append_general(std::string_view raw, std::uint32_t first_index, std::vector<std::int32_t>& ids) const {
   std::string utf8;
   for_parts(
-      raw, 0, [&](const AddedToken& token, std::span<const AlignedChar>) { ids.push_back(token.id); },
+      raw, first_index, [&](const AddedToken& token, std::span<const AlignedChar>) { ids.push_back(token.id); },
       [&](const WordText& text) {
         for (const Span& word : text.words) {
           utf8.clear();
@@ -175,7 +177,7 @@ void Pipeline::append_fast(std::string_view raw, std::size_t limit, std::vector<
   for (std::size_t i = 0; i < raw.size() && ids.size() < limit;) {
     if (!is_ascii(raw[i])) {
       const std::size_t end = uncertain_end(raw, i);
-      append_general(raw.substr(word_begin, end - word_begin), ids);
+      append_general(raw.substr(word_begin, end - word_begin), static_cast<std::uint32_t>(word_begin), ids);
       word.clear();
       word_begin = i = end;
       continue;
