@@ -176,6 +176,12 @@ AlignedText normalized(const ReplaceNormalizer& step, AlignedText text) {
     return text;
   }
   const auto* literal = std::get_if<std::u32string>(&step.pattern);
+  if (literal != nullptr && literal->size() == 1 && step.content.size() == 1) {
+    for (AlignedChar& c : text) {
+      c.value = c.value == literal->front() ? step.content.front() : c.value;
+    }
+    return text;
+  }
   const std::vector<Span> found =
       literal != nullptr ? occurrences(text, *literal) : std::get<Regex>(step.pattern).find_all(text);
   if (found.empty()) {
