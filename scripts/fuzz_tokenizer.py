@@ -295,6 +295,8 @@ def run_chunk(task):
 def shown(text, ours, theirs):
     keys = [key for key in theirs if ours.get(key) != theirs[key]] or list(ours)
     lines = ["  text   %s" % ascii(text)]
+    if "error" in ours or "error" in theirs:
+        keys = ["error", "tokens"]
     for key in keys:
         lines += ["  %-6s %s" % ("stft", ascii((key, ours.get(key)))), "  %-6s %s" % ("peer", ascii((key, theirs.get(key))))]
     return "\n".join(lines)

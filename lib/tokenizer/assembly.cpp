@@ -98,7 +98,8 @@ class Assembler {
   }
 
   void from_tokenizer_json() {
-    Json json = io::read_json_file(result_.origin);
+    // Unigram scores that tie are decided by their last bits, so they have to be those that HF tokenizers reads.
+    Json json = io::read_json_file(result_.origin, io::FloatReading::kSerde);
     if (!json.is_object()) {
       throw UserError(fmt::format("{}: {} instead of an object", result_.origin, io::json_type_name(json)));
     }

@@ -1,9 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
-#include <charconv>
-#include <cmath>
-#include <cstdlib>
 #include <unordered_map>
 #include <utility>
 
@@ -86,39 +82,6 @@ std::unique_ptr<const Model> read_bpe(const Json& json, const std::string& origi
   return std::make_unique<Bpe>(read_vocabulary(object_at(json, "vocab", origin), origin), merges, std::move(options));
 }
 
-// A score as HF tokenizers reads its digits: the digits as an integer, then one multiplication or division, which may
-// end one unit in the last place beside the nearest double. Between segmentations of equal score that decides.
-double score_of(double value) {
-  std::array<char, 32> text{};
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), std::fabs(value), std::chars_format::scientific);
-  std::uint64_t digits = 0;
-  int exponent = 0;
-  bool is_fraction = false;
-  const char* at = text.data();
-  for (; at != end.ptr && *at != 'e'; ++at) {
-    if (*at == '.') {
-      is_fraction = true;
-      continue;
-    }
-    digits = digits * 10 + static_cast<std::uint64_t>(*at - '0');
-    exponent -= is_fraction ? 1 : 0;
-  }
-  if (at != end.ptr) {
-    const char* first = at[1] == '+' ? at + 2 : at + 1;
-    int written = 0;
-    std::from_chars(first, end.ptr, written);
-    exponent += written;
-  }
-  constexpr int kLargestPower = 308;
-  if (std::abs(exponent) > kLargestPower) {
-    return value;
-  }
-  const double power = std::pow(10.0, std::abs(exponent));
-  const double size = exponent < 0 ? static_cast<double>(digits) / power : static_cast<double>(digits) * power;
-  return std::signbit(value) ? -size : size;
-}
-
 std::unique_ptr<const Model> read_unigram(const Json& json, const std::string& origin) {
   std::vector<UnigramToken> tokens;
   const Json& list = list_at(json, "vocab", origin);
@@ -130,7 +93,7 @@ std::unique_ptr<const Model> read_unigram(const Json& json, const std::string& o
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
       throw UserError(fmt::format("{}: vocab[{}] is not a token and its score", origin, tokens.size()));
     }
-    tokens.push_back({entry[0].get<std::string>(), score_of(entry[1].get<double>())});
+    tokens.push_back({entry[0].get<std::string>(), entry[1].get<double>()});
     check_token(tokens.back().token, origin);
   }
   UnigramOptions options;
