@@ -137,7 +137,7 @@ void write_tokenizer(const std::string& kind, const test::TemporaryDirectory& di
       lines += token + "\n";
     }
     directory.write("in/vocab.txt", lines);
-    directory.write("in/added_tokens.json", R"({"tree": 499})");
+    directory.write("in/added_tokens.json", io::Json{{tokens.back(), tokens.size() - 1}}.dump());
   } else {
     copy(kind + "/" + (kind == "t5" ? "spiece.model" : "sentencepiece.bpe.model"),
          kind == "t5" ? "spiece.model" : "sentencepiece.bpe.model");
