@@ -26,7 +26,7 @@ from tokenizers.implementations import BertWordPieceTokenizer  # noqa: E402
 
 import tokenizer_variants  # noqa: E402
 
-CHUNK = 25000
+CHUNK = 50000
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TRAINING_TEXTS = os.path.join(ROOT, "test", "golden", "tokenizer", "wordnet_texts.txt")
 
