@@ -10,6 +10,7 @@ namespace stft::model {
 using EncoderFactory = std::unique_ptr<Encoder> (*)(const EncoderInput& input);
 
 // Post-norm encoders (post_norm_encoder.h).
+std::unique_ptr<Encoder> build_albert(const EncoderInput& input);
 std::unique_ptr<Encoder> build_bert(const EncoderInput& input);
 std::unique_ptr<Encoder> build_distilbert(const EncoderInput& input);
 std::unique_ptr<Encoder> build_electra(const EncoderInput& input);
@@ -25,7 +26,9 @@ std::unique_ptr<Encoder> build_mistral(const EncoderInput& input);
 std::unique_ptr<Encoder> build_qwen2(const EncoderInput& input);
 std::unique_ptr<Encoder> build_qwen3(const EncoderInput& input);
 
-// With a form of its own.
+// With a form of their own.
+std::unique_ptr<Encoder> build_deberta_v2(const EncoderInput& input);
 std::unique_ptr<Encoder> build_modernbert(const EncoderInput& input);
+std::unique_ptr<Encoder> build_t5(const EncoderInput& input);
 
 }  // namespace stft::model

@@ -80,7 +80,7 @@ class PostNormEncoder final : public Encoder {
               builder.linear(names.embedding_projection, config_.embedding_size, config_.hidden_size);
         }
       }
-      layers_.push_back(build_layer(builder, name + "."));
+      layers_.push_back(build_layer(builder, name + names.in_layer));
     }
   }
 
@@ -99,8 +99,12 @@ class PostNormEncoder final : public Encoder {
       const auto block = static_cast<int64_t>(i) + 1;
       const BlockRef ref{block, has_trainable(parts_, block), true};
       hidden_TD = run_block(context, ref, std::move(hidden_TD), [this, i, shared, context](const at::Tensor& input_TD) {
-        const auto embedded_TD = i == 0 ? finish_embedding(input_TD, *shared, context) : input_TD;
-        return forward_layer(layers_[i], embedded_TD, *shared, context, static_cast<uint32_t>(i) + 1);
+        auto output_TD = i == 0 ? finish_embedding(input_TD, *shared, context) : input_TD;
+        for (int64_t run = 0; run < config_.repeats; ++run) {
+          const auto number = static_cast<uint32_t>(static_cast<int64_t>(i) * config_.repeats + run) + 1;
+          output_TD = forward_layer(layers_[i], output_TD, *shared, context, number);
+        }
+        return output_TD;
       });
     }
     return hidden_TD;
@@ -178,8 +182,10 @@ class PostNormEncoder final : public Encoder {
     const auto inner_TD = layer.gate.weight == nullptr
                               ? activate(config_.activation, layer.intermediate(middle_TD))
                               : activate(config_.activation, layer.gate(middle_TD)) * layer.intermediate(middle_TD);
-    const auto output_TD =
-        drop_tokens(layer.output(inner_TD), shared.batch, context, {number, 2, config_.hidden_dropout});
+    auto output_TD = layer.output(inner_TD);
+    if (config_.drops_output) {
+      output_TD = drop_tokens(output_TD, shared.batch, context, {number, 2, config_.hidden_dropout});
+    }
     return layer.output_norm(output_TD + middle_TD);
   }
 

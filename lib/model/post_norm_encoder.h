@@ -14,7 +14,8 @@
 
 namespace stft::model {
 
-// The tensors' names; those of a layer stand behind `layer`, the layer's number and a dot. Empty: the family has none.
+// The tensors' names; those of a layer stand behind `layer`, the layer's number and `in_layer`. Empty: the family has
+// none.
 struct PostNormNames {
   const char* prefix = "";  // of files with a head
   const char* word = "embeddings.word_embeddings.weight";
@@ -24,6 +25,7 @@ struct PostNormNames {
   const char* embedding_projection = "";  // from embedding_size to hidden_size
   const char* relative_bias = "";         // a table [buckets, heads] for the scores of all layers
   const char* layer = "encoder.layer.";
+  const char* in_layer = ".";
   const char* query = "attention.self.query";
   const char* key = "attention.self.key";
   const char* value = "attention.self.value";
@@ -40,7 +42,8 @@ struct PostNormConfig {
   int64_t vocab_size = 0;
   int64_t embedding_size = 0;
   int64_t hidden_size = 0;
-  int64_t layers = 0;
+  int64_t layers = 0;   // that have weights of their own
+  int64_t repeats = 1;  // how often each of them is run before the next one
   int64_t heads = 0;
   int64_t intermediate_size = 0;
   int64_t position_rows = 0;  // of the table of positions
@@ -52,7 +55,8 @@ struct PostNormConfig {
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   bool drops_attention_output = true;
-  bool has_bias = true;  // of the projections
+  bool drops_output = true;  // of the MLP
+  bool has_bias = true;      // of the projections
   Activation activation = Activation::kGelu;
   std::optional<Rope> rope;
   std::optional<RelativeBuckets> relative;  // with names.relative_bias

@@ -17,8 +17,10 @@ struct Family {
 };
 
 constexpr std::array kFamilies = {
+    Family{"albert", build_albert},                        // paraphrase-albert
     Family{"bert", build_bert},                            // MiniLM, BGE, E5, GTE
     Family{"camembert", build_roberta},                    //
+    Family{"deberta-v2", build_deberta_v2},                // DeBERTa v2 and v3
     Family{"distilbert", build_distilbert, false, "dim"},  //
     Family{"electra", build_electra},                      //
     Family{"gemma2", build_gemma2, true},                  // BGE-multilingual-gemma2
@@ -31,6 +33,7 @@ constexpr std::array kFamilies = {
     Family{"qwen2", build_qwen2, true},                    // GTE-Qwen2
     Family{"qwen3", build_qwen3, true},                    // Qwen3-Embedding
     Family{"roberta", build_roberta},                      // all-distilroberta
+    Family{"t5", build_t5, false, "d_model"},              // sentence-t5, GTR, Instructor
     Family{"xlm-roberta", build_roberta},                  // multilingual-E5, BGE-M3
 };
 

@@ -1,4 +1,6 @@
 """The tiny configurations of make_families.py: of each family what its cases share, and in what they differ."""
+import transformers
+
 LENGTHS = [1, 5, 9, 9, 17, 3]
 
 DECODER = {
@@ -17,6 +19,13 @@ LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 8, "sho
             "long_factor": [1.0, 1.5, 2.0, 3.0, 4.0, 8.0]}
 
 FAMILIES = {
+    "albert": {
+        "config": {**ENCODER, "model_type": "albert", "embedding_size": 8, "num_hidden_layers": 4},
+        "cases": [
+            {"name": "two_groups", "config": {"num_hidden_groups": 2}},
+            {"name": "one_group"},
+        ],
+    },
     "bert": {
         "config": {**ENCODER, "model_type": "bert"},
         "cases": [
@@ -29,6 +38,22 @@ FAMILIES = {
     "camembert": {
         "config": {**ENCODER, "model_type": "camembert", "pad_token_id": 1, "type_vocab_size": 1},
         "cases": [{"name": "plain"}],
+    },
+    "deberta": {
+        "config": {**ENCODER, "model_type": "deberta-v2", "type_vocab_size": 0, "relative_attention": True,
+                   "position_buckets": 8, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+                   "pos_att_type": "p2c|c2p", "position_biased_input": False, "max_position_embeddings": 64},
+        "lengths": [1, 5, 9, 9, 40, 3],
+        "cases": [{"name": "v3"}],
+    },
+    "deberta_own": {
+        "config": {**ENCODER, "model_type": "deberta-v2", "relative_attention": True, "max_relative_positions": 12,
+                   "pos_att_type": ["c2p", "p2c"], "embedding_size": 8},
+        "cases": [{"name": "own_projections"}, {"name": "c2p", "config": {"pos_att_type": ["c2p"]}}],
+    },
+    "deberta_plain": {
+        "config": {**ENCODER, "model_type": "deberta-v2"},
+        "cases": [{"name": "without_relative_positions"}],
     },
     "distilbert": {
         "config": {"model_type": "distilbert", "vocab_size": 40, "dim": 16, "hidden_dim": 24, "n_layers": 2,
@@ -83,6 +108,19 @@ FAMILIES = {
         "config": {**ENCODER, "model_type": "roberta", "pad_token_id": 1},
         # Where the padding token is a text's own, it has the padding's position and no gradient.
         "texts": [[7, 1, 8, 9], [1]],
+        "cases": [{"name": "plain"}],
+    },
+    "t5": {
+        "config": {"model_type": "t5", "vocab_size": 40, "d_model": 16, "d_ff": 24, "d_kv": 6, "num_layers": 2,
+                   "num_heads": 4, "dropout_rate": 0.0, "feed_forward_proj": "gated-gelu",
+                   "relative_attention_num_buckets": 8, "relative_attention_max_distance": 20},
+        "lengths": [1, 5, 9, 9, 40, 3],
+        "cases": [{"name": "gated"}],
+    },
+    "t5_relu": {
+        "config": {"model_type": "t5", "vocab_size": 40, "d_model": 16, "d_ff": 24, "d_kv": 4, "num_layers": 2,
+                   "num_heads": 4, "dropout_rate": 0.0, "feed_forward_proj": "relu"},
+        "lengths": [1, 5, 9, 140, 3],
         "cases": [{"name": "plain"}],
     },
     "xlm_roberta": {
@@ -170,4 +208,4 @@ FAMILIES = {
 }
 
 # What AutoModel would not take.
-MODEL_CLASSES = {}
+MODEL_CLASSES = {"t5": transformers.T5EncoderModel}

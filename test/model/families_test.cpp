@@ -132,3 +132,28 @@ TEST_CASE("dropout of every family is the same packed and padded, recomputed or 
     CHECK(test::max_difference(packed.narrow(0, 0, dry.numel()), dry) > 1e-3);
   });
 }
+
+TEST_CASE("every family in bf16 is near its fp32 twin, forward and backward") {
+  for_all_cases([](const std::string&, const FamilyGolden& golden, const io::Json& one) {
+    const auto flat_of = [&](bool is_reduced) {
+      PlainEncoder plain(one.at("config"), golden.tensors);
+      for (auto& parameter : plain.parameters) {
+        if (is_reduced) {
+          parameter.leaf = parameter.leaf.detach().to(at::kBFloat16).set_requires_grad(true);
+        }
+      }
+      const auto output = plain.embed(test::batch_of(golden.texts, Layout::kPacked), {});
+      CHECK(output.scalar_type() == plain.parameters.front().leaf.scalar_type());
+      torch::autograd::backward({scalar_of(output.to(at::kFloat))}, {});
+      std::vector<at::Tensor> gradients;
+      for (const auto& parameter : plain.parameters) {
+        gradients.push_back(parameter.leaf.grad().reshape({-1}).to(at::kFloat));
+      }
+      return std::pair(output.detach().to(at::kFloat), at::cat(gradients));
+    };
+    const auto [output, gradient] = flat_of(false);
+    const auto [reduced_output, reduced_gradient] = flat_of(true);
+    CHECK(relative(reduced_output, output, 0) < 0.03);
+    CHECK(relative(reduced_gradient, gradient, 0) < 0.1);
+  });
+}
