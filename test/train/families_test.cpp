@@ -61,7 +61,8 @@ void export_to(train::Run& run, const std::string& directory) {
 
 std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
-  for (const io::TensorInfo& info : io::SafetensorsFile::open(path).tensors()) {
+  const auto file = io::SafetensorsFile::open(path);
+  for (const io::TensorInfo& info : file.tensors()) {
     names.push_back(info.name);
   }
   return names;
