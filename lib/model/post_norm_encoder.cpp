@@ -66,7 +66,7 @@ class PostNormEncoder final : public Encoder {
       token_type_ = builder.add(names.token_type, {config_.type_vocab_size, config_.embedding_size}, true);
     }
     if (is_given(names.relative_bias)) {
-      relative_bias_ = builder.add(names.relative_bias, {config_.relative->buckets, config_.heads}, true);
+      relative_bias_ = builder.add(names.relative_bias, {config_.relative->buckets, config_.heads}, false);
     }
     for (int64_t i = 0; i < config_.layers; ++i) {
       const std::string name = names.layer + std::to_string(i);

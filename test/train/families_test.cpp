@@ -99,6 +99,13 @@ TEST_CASE("a decoder without modules.json is pooled at its last token, unless it
   CHECK((model::read_model_spec(directory.path("model")).modules[1].pooling ==
          std::vector<model::PoolingMode>{model::PoolingMode::kLastToken}));
   config["is_causal"] = false;
+  model::ModelConfig overrides;
+  overrides.causal = false;
+  const auto causal = model::read_model_spec(directory.path("model"));
+  const std::vector<model::PoolingMode> mean{model::PoolingMode::kMean};
+  CHECK((model::with_overrides(causal, overrides, 1).modules[1].pooling == mean));
+  overrides.pooling = {model::PoolingMode::kCls};
+  CHECK((model::with_overrides(causal, overrides, 1).modules[1].pooling == overrides.pooling));
   std::filesystem::remove(directory.path("model/config.json"));
   directory.write("model/config.json", config.dump());
   CHECK((model::read_model_spec(directory.path("model")).modules[1].pooling ==
