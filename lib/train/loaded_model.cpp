@@ -18,10 +18,6 @@ void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::Se
                                 tokenizer.policy().files.front(), tokenizer.vocab_size() - 1,
                                 model.encoder().vocab_size()));
   }
-  if (tokenizer.special_tokens_per_text() == 0) {
-    throw UserError(tokenizer.policy().files.front() +
-                    ": the tokenizer adds no special tokens, so an empty text has no token to embed");
-  }
 }
 
 LoadedModel load_model(const std::string& directory) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <utility>
@@ -108,9 +109,25 @@ void check_model_fits(const Run& run) {
   }
 }
 
+// What the model's files hold beyond the model: a head, or layers that config.json does not count.
+void tell_about_weights(const Run& run) {
+  constexpr size_t kShown = 8;
+  std::vector<std::string> names = run.weights->unused();
+  if (names.empty()) {
+    return;
+  }
+  const size_t count = names.size();
+  names.resize(std::min(count, kShown));
+  log::info(fmt::format("model: {} tensors that it does not use are carried unchanged: {}{}", count,
+                        fmt::join(names, ", "), count > kShown ? ", ..." : ""));
+}
+
 // One rank tells.
 void tell_about_inputs(const Run& run) {
   tell_about_tokenizer(*run.tokenizer);
+  if (run.weights) {
+    tell_about_weights(run);
+  }
   if (run.dataset && !run.dataset->ignored_columns().empty()) {
     log::info(fmt::format("data '{}': columns that are not mapped are ignored: {}", run.dataset->name(),
                           fmt::join(run.dataset->ignored_columns(), ", ")));
