@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <queue>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 namespace stft::tokenizer {
 namespace {
 
+constexpr std::size_t kFew = 24;                     // symbols
 constexpr std::string_view kBlank = "\xE2\x96\x81";  // U+2581
 
 std::int32_t known_id(const Vocabulary& vocabulary, const std::string& token, const BpeMerge& merge) {
@@ -153,6 +155,45 @@ std::vector<Bpe::Symbol> Bpe::merged(std::string_view word) const {
     }
   }
   std::vector<Symbol> symbols = symbols_of(word);
+  if (symbols.size() <= kFew && options_.continuing_prefix.empty()) {
+    merge_few(symbols);
+  } else {
+    merge_many(symbols);
+  }
+  return symbols;
+}
+
+// A word's usual length: searching all neighbours for the first merge costs less than a queue of them.
+void Bpe::merge_few(std::vector<Symbol>& symbols) const {
+  std::array<Merge, kFew> merges;  // of each symbol with its neighbour
+  const auto look_up = [&](std::size_t i) {
+    merges[i] = i + 1 < symbols.size() ? merges_.find(symbols[i].id, symbols[i + 1].id) : Merge{};
+    merges[i].rank = merges[i].result < 0 ? UINT32_MAX : merges[i].rank;
+  };
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    look_up(i);
+  }
+  while (symbols.size() > 1) {
+    const auto end = merges.begin() + static_cast<std::ptrdiff_t>(symbols.size());
+    const auto first =
+        std::min_element(merges.begin(), end, [](const Merge& a, const Merge& b) { return a.rank < b.rank; });
+    if (first->result < 0) {
+      break;
+    }
+    const std::ptrdiff_t at = first - merges.begin();
+    const auto left = symbols.begin() + at;
+    left->id = first->result;
+    left->length += left[1].length;
+    symbols.erase(left + 1);
+    std::move(first + 2, end, first + 1);
+    look_up(static_cast<std::size_t>(at));
+    if (at > 0) {
+      look_up(static_cast<std::size_t>(at) - 1);
+    }
+  }
+}
+
+void Bpe::merge_many(std::vector<Symbol>& symbols) const {
   const auto later = [](const Candidate& a, const Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
   };
@@ -163,10 +204,11 @@ std::vector<Bpe::Symbol> Bpe::merged(std::string_view word) const {
     if (left < 0 || right < 0) {
       return;
     }
-    const Merge merge =
-        merges_.find(symbols[static_cast<std::size_t>(left)].id, symbols[static_cast<std::size_t>(right)].id);
+    const std::int32_t left_id = symbols[static_cast<std::size_t>(left)].id;
+    const std::int32_t right_id = symbols[static_cast<std::size_t>(right)].id;
+    const Merge merge = merges_.find(left_id, right_id);
     if (merge.result >= 0) {
-      queue.push({merge.rank, static_cast<std::uint32_t>(left), merge.result});
+      queue.push({merge.rank, static_cast<std::uint32_t>(left), merge.result, left_id, right_id});
     }
   };
   const auto count = static_cast<std::int32_t>(symbols.size());
@@ -183,8 +225,9 @@ std::vector<Bpe::Symbol> Bpe::merged(std::string_view word) const {
       continue;
     }
     Symbol& right = symbols[static_cast<std::size_t>(left.next)];
-    if (merges_.find(left.id, right.id).result != top.result) {
-      continue;  // one of the two has been merged since
+    const bool is_same_pair = left.id == top.left_id && right.id == top.right_id;
+    if (!is_same_pair && merges_.find(left.id, right.id).result != top.result) {
+      continue;  // one of the two has been merged since, into something else
     }
     left.id = top.result;
     left.length += right.length;
@@ -197,7 +240,6 @@ std::vector<Bpe::Symbol> Bpe::merged(std::string_view word) const {
     consider(static_cast<std::int32_t>(top.left), left.next);
   }
   std::erase_if(symbols, [](const Symbol& symbol) { return symbol.length == 0; });
-  return symbols;
 }
 
 void Bpe::append_pieces(std::string_view word, std::vector<Piece>& pieces) const {

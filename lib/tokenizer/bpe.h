@@ -50,9 +50,13 @@ class Bpe final : public VocabularyModel {
     std::uint32_t rank = 0;
     std::uint32_t left = 0;  // index of the left symbol
     std::int32_t result = 0;
+    std::int32_t left_id = 0;
+    std::int32_t right_id = 0;
   };
 
   std::vector<Symbol> merged(std::string_view word) const;
+  void merge_few(std::vector<Symbol>& symbols) const;
+  void merge_many(std::vector<Symbol>& symbols) const;
   std::vector<Symbol> symbols_of(std::string_view word) const;
   void note_crossing(const BpeMerge& merge, const std::string& result);
   std::optional<std::int32_t> char_id(std::string_view character, bool is_first, bool is_last) const;
