@@ -44,8 +44,9 @@ Pipeline::Pipeline(PipelineParts parts)
   for (AddedToken& token : parts.added_tokens) {
     largest_id_ = std::max(largest_id_, token.id);
     std::string pattern = token.normalized ? normalizer_.normalize(token.content) : token.content;
-    if (pattern.empty()) {
-      throw UserError("the added token '" + token.content + "' normalizes to nothing");
+    if (pattern.empty() || pattern.size() > kMaxAddedTokenBytes) {
+      throw UserError("the added token '" + shortened(token.content) + "' normalizes to " +
+                      (pattern.empty() ? "nothing" : "more than " + std::to_string(kMaxAddedTokenBytes) + " bytes"));
     }
     auto& entries = token.normalized ? normalized : raw;
     entries.push_back({std::move(pattern), std::move(token)});
@@ -143,17 +144,19 @@ void Pipeline::append_fragment(std::string_view raw, bool begins_text, std::size
   if (has_fast_path_ && !may_hold_added) {
     append_fast(raw, limit, ids);
   } else {
-    append_general(raw, begins_text, ids);
+    append_general(raw, begins_text, limit, ids);
   }
 }
 
-void Pipeline::append_general(std::string_view raw, bool begins_text, std::vector<std::int32_t>& ids) const {
+void Pipeline::append_general(std::string_view raw, bool begins_text, std::size_t limit,
+                              std::vector<std::int32_t>& ids) const {
   std::string utf8;
   const std::uint32_t first_index = begins_text ? 0 : 1;  // only that it is 0 matters without offsets
   for_parts(
       raw, first_index, [&](const AddedToken& token, std::span<const AlignedChar>) { ids.push_back(token.id); },
       [&](const WordText& text) {
-        for (const Span& word : text.words) {
+        for (std::size_t i = 0; i < text.words.size() && ids.size() < limit; ++i) {
+          const Span& word = text.words[i];
           utf8.clear();
           append_utf8(std::span(text.text).subspan(word.begin, word.end - word.begin), utf8);
           append_word(utf8, ids);
@@ -177,7 +180,7 @@ void Pipeline::append_fast(std::string_view raw, std::size_t limit, std::vector<
   for (std::size_t i = 0; i < raw.size() && ids.size() < limit;) {
     if (!is_ascii(raw[i])) {
       const std::size_t end = uncertain_end(raw, i);
-      append_general(raw.substr(word_begin, end - word_begin), word_begin == 0, ids);
+      append_general(raw.substr(word_begin, end - word_begin), word_begin == 0, limit, ids);
       word.clear();
       word_begin = i = end;
       continue;

@@ -56,7 +56,7 @@ class Pipeline {
   template <typename OnToken, typename OnWords>
   void for_parts(std::string_view raw, std::uint32_t first_index, OnToken on_token, OnWords on_words) const;
   void append_fragment(std::string_view raw, bool begins_text, std::size_t limit, std::vector<std::int32_t>& ids) const;
-  void append_general(std::string_view raw, bool begins_text, std::vector<std::int32_t>& ids) const;
+  void append_general(std::string_view raw, bool begins_text, std::size_t limit, std::vector<std::int32_t>& ids) const;
   void append_fast(std::string_view raw, std::size_t limit, std::vector<std::int32_t>& ids) const;
   std::size_t uncertain_end(std::string_view raw, std::size_t from) const;
   void append_word(std::string_view word, std::vector<std::int32_t>& ids) const;

@@ -7,6 +7,7 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/component_json.h"
 #include "tokenizer/components.h"
+#include "tokenizer/unicode.h"
 #include "tokenizer/unigram.h"
 #include "tokenizer/word_level.h"
 #include "tokenizer/wordpiece.h"
@@ -18,8 +19,8 @@ using io::Json;
 
 void check_token(const std::string& token, const std::string& origin) {
   if (token.size() > kMaxTokenBytes) {
-    throw UserError(fmt::format("{}: vocab holds a token of {} bytes; {} are allowed: '{}...'", origin, token.size(),
-                                kMaxTokenBytes, token.substr(0, 40)));
+    throw UserError(fmt::format("{}: vocab holds a token of {} bytes; {} are allowed: '{}'", origin, token.size(),
+                                kMaxTokenBytes, shortened(token)));
   }
 }
 
@@ -52,7 +53,7 @@ BpeMerge read_merge(const Json& json, std::size_t rank, const std::string& origi
     const auto& text = json.get_ref<const std::string&>();
     const std::size_t blank = text.find(' ');
     if (blank == std::string::npos || text.find(' ', blank + 1) != std::string::npos) {
-      throw bad(fmt::format("'{}' is not two tokens with one blank between them", text));
+      throw bad(fmt::format("'{}' is not two tokens with one blank between them", shortened(text)));
     }
     return {text.substr(0, blank), text.substr(blank + 1)};
   }

@@ -9,7 +9,7 @@
 namespace stft::tokenizer {
 namespace {
 
-constexpr std::size_t kMaxTextBytes = std::size_t{256} << 20;  // keeps every index in 32 bits
+constexpr std::size_t kMaxTextBytes = std::size_t{16} << 20;  // each takes up to 200 bytes of memory
 
 std::size_t content_budget(std::int64_t max_length, std::size_t specials) {
   if (max_length <= 0) {
@@ -21,7 +21,7 @@ std::size_t content_budget(std::int64_t max_length, std::size_t specials) {
 
 void check_size(std::string_view text) {
   if (text.size() > kMaxTextBytes) {
-    throw UserError("a text of " + std::to_string(text.size()) + " bytes is too long for the tokenizer (256 MiB)");
+    throw UserError("a text of " + std::to_string(text.size()) + " bytes is too long for the tokenizer (16 MiB)");
   }
 }
 

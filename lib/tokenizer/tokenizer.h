@@ -20,7 +20,7 @@ class Pipeline;
 // Texts are single texts (no pairs). The lengths in tokenizer.json are ignored: `max_length` counts the special tokens
 // and cuts the text on the policy's truncation side; 0 or less: no truncation; less than special_tokens_per_text(): the
 // special tokens alone. Ill-formed UTF-8 is read as U+FFFD, one for each maximal ill-formed part. UserError: a text
-// over 256 MiB.
+// over 16 MiB.
 class Tokenizer {
  public:
   // The tokenizer that transformers 5.24 and sentence-transformers 6.2 make of the directory (assembly.h), from
