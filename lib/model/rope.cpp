@@ -18,6 +18,8 @@ namespace {
 
 using io::Json;
 
+constexpr int64_t kWidestHead = 1 << 16;
+
 // The scaling's own keys, all in one object.
 struct Scaling {
   FamilyConfig keys;
@@ -172,9 +174,9 @@ Rope Rope::read_of_layer_type(const FamilyConfig& config, const LayerTypeRope& k
 }
 
 Rope Rope::from_parameters(const FamilyConfig& config, const Json& parameters, const RopeDefaults& defaults) {
-  if (defaults.head_dim % 2 != 0) {
-    throw UserError(
-        fmt::format("{}: rotary positions need an even head width, found {}", config.origin(), defaults.head_dim));
+  if (defaults.head_dim % 2 != 0 || defaults.head_dim > kWidestHead) {
+    throw UserError(fmt::format("{}: rotary positions need an even head width of at most {}, found {}", config.origin(),
+                                kWidestHead, defaults.head_dim));
   }
   Scaling scaling{FamilyConfig(parameters, config.origin() + ": rope_parameters"), defaults};
   const FamilyConfig& keys = scaling.keys;

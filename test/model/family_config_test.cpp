@@ -31,6 +31,7 @@ TEST_CASE("a configuration that no model can have is refused by file, key and va
       {"llama", [](io::Json& c) { c["model_type"] = "new"; }, {"'new' is not available yet", "xlm-roberta"}},
       {"llama", [](io::Json& c) { c["num_key_value_heads"] = 3; }, {"num_attention_heads 4", "num_key_value_heads 3"}},
       {"llama", [](io::Json& c) { c["head_dim"] = 5; }, {"even head width", "5"}},
+      {"llama", [](io::Json& c) { c["head_dim"] = 1 << 30; }, {"even head width", "65536"}},
       {"llama", [](io::Json& c) { c["hidden_act"] = "mish"; }, {"hidden_act 'mish'", "silu"}},
       {"llama", [](io::Json& c) { c["pad_token_id"] = 500; }, {"pad_token_id", "500"}},
       {"llama", [](io::Json& c) { c["rms_norm_eps"] = 0; }, {"rms_norm_eps"}},
