@@ -206,6 +206,15 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
     io::make_directories((to / module.path).string());  // 2_Normalize often has no folder on disk
   }
   write_sentence_configs(spec, original, to);
+  if (spec.config != original.config) {
+    Ordered config = read_ordered(to / "config.json");
+    for (const auto& [key, value] : spec.config.items()) {
+      if (!original.config.contains(key) || original.config.at(key) != value) {
+        config[key] = value;
+      }
+    }
+    write_json(to / "config.json", config);
+  }
 }
 
 void set_config_dtype(const std::string& directory, const std::string& dtype) {

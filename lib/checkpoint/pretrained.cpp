@@ -19,12 +19,17 @@ namespace {
 using model::ModuleKind;
 
 // Weights are stored under their own names or under the family's, as in a model with a head ("bert.encoder...").
-std::string family_prefix(const TensorSource& tensors, const model::ModelSpec& spec, const std::string& first_name) {
-  if (tensors.find(first_name)) {
-    return "";
-  }
-  const std::string prefix = io::get_string(spec.config, "model_type", spec.directory + "/config.json") + ".";
-  return tensors.find(prefix + first_name) ? prefix : "";
+std::string family_prefix(const TensorSource& tensors, const model::Encoder& encoder, const std::string& first_name) {
+  const std::string prefix = encoder.weight_prefix();
+  return !tensors.find(first_name) && tensors.find(prefix + first_name) ? prefix : "";
+}
+
+// Whether two tensors hold the same bytes.
+bool are_equal(const TensorSource& tensors, const std::string& a, const std::string& b) {
+  const auto first = tensors.find(a);
+  const auto second = tensors.find(b);
+  return first && second && first->dtype == second->dtype && first->shape == second->shape &&
+         tensors.read(a) == tensors.read(b);
 }
 
 // What is wrong with a stored tensor as the source of a parameter; empty when nothing is.
@@ -92,7 +97,8 @@ PretrainedWeights PretrainedWeights::open(const model::SentenceModel& model) {
   result.spec_ = &spec;
   result.table_ = &model.parameters();
   result.tensors_ = open_sources(spec);
-  result.prefix_ = family_prefix(*result.tensors_.at(0), spec, model.parameters().front().name);
+  result.prefix_ = family_prefix(*result.tensors_.at(0), model.encoder(), model.parameters().front().name);
+  result.tied_ = model.encoder().tied_weight();
   std::vector<std::string> faults;
   for (const model::Parameter& parameter : model.parameters()) {
     ParameterSource source;
@@ -141,7 +147,8 @@ std::vector<std::string> PretrainedWeights::unused() const {
   }
   std::vector<std::string> result;
   for (const std::string& name : tensors_.at(0)->keys()) {
-    if (!used.contains(name)) {
+    const bool is_copy = name == tied_ && are_equal(*tensors_.at(0), name, sources_.front().key);
+    if (!used.contains(name) && !is_copy) {
       result.push_back(name);
     }
   }

@@ -41,7 +41,8 @@ class PretrainedWeights {
   // What the transformer's tensors are named with before the model's own names: "" or the family's ("bert.").
   const std::string& prefix() const { return prefix_; }
 
-  // Tensors of the transformer that the model does not use; they are carried into checkpoints and exports.
+  // Tensors of the transformer that the model does not use; they are carried into checkpoints and exports. A tied head
+  // that repeats the table of embeddings is none of them: it would be stale once the table is trained.
   std::vector<std::string> unused() const;
 
  private:
@@ -49,6 +50,7 @@ class PretrainedWeights {
   const model::ParameterTable* table_ = nullptr;
   std::map<int64_t, std::unique_ptr<TensorSource>> tensors_;  // by module
   std::string prefix_;
+  std::string tied_;  // a copy of the first parameter; empty: none
   std::vector<ParameterSource> sources_;
 };
 

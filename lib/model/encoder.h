@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "io/json.h"
@@ -33,16 +34,35 @@ class Encoder {
   virtual int64_t hidden_size() const = 0;
   virtual int64_t max_positions() const = 0;  // longest text in tokens
   virtual int64_t vocab_size() const = 0;
+
+  // What the names of its tensors may begin with in a file of a model with a head ("bert.").
+  virtual std::string weight_prefix() const = 0;
+  // A tensor of such a file that is the first parameter once more; empty: none.
+  virtual std::string tied_weight() const { return {}; }
 };
 
-// Builds the encoder that config.json's model_type names: appends its parameters (leaves undefined) to `parameters` and
-// its blocks to `blocks`, and keeps references to the parameters. `dropout` replaces the config's dropouts. UserError
-// naming `origin` and the key for a family or option that is not available.
+// What an encoder is built into: its parameters (leaves undefined) and its blocks are appended, and it keeps references
+// to the parameters.
 struct EncoderParts {
   ParameterTable& parameters;
   std::vector<Block>& blocks;
 };
-std::unique_ptr<Encoder> build_encoder(const io::Json& config, const std::string& origin, std::optional<double> dropout,
-                                       EncoderParts parts);
+
+struct EncoderInput {
+  const io::Json& config;
+  std::string origin;             // config.json, for messages
+  std::optional<double> dropout;  // replaces the config's dropouts
+  EncoderParts parts;
+};
+
+// The encoder that config.json's model_type names. UserError naming `origin` and the key for a family or option that is
+// not available.
+std::unique_ptr<Encoder> build_encoder(const EncoderInput& input);
+
+// The width of the token vectors that config.json announces, under whatever name its family has for it.
+int64_t configured_hidden_size(const io::Json& config, const std::string& origin);
+
+// Whether config.json's family is one whose tokens see only earlier ones unless is_causal is false.
+bool is_decoder_family(const io::Json& config);
 
 }  // namespace stft::model

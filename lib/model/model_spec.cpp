@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/encoder.h"
 
 namespace stft::model {
 namespace {
@@ -89,15 +90,6 @@ Similarity similarity_from_name(const std::string& name, const std::string& orig
   throw UserError(fmt::format("{}: unknown similarity_fn_name \"{}\"", origin, name));
 }
 
-// `modes` as far as they are available; the first that is not is named.
-void refuse_unavailable_pooling(const std::vector<PoolingMode>& modes, const std::string& origin) {
-  for (const PoolingMode mode : modes) {
-    if (mode != PoolingMode::kCls && mode != PoolingMode::kMean && mode != PoolingMode::kMax) {
-      throw UserError(fmt::format("{}: pooling mode '{}' is not available yet", origin, pooling_mode_name(mode)));
-    }
-  }
-}
-
 ModuleSpec read_pooling(const std::string& directory, const std::string& path) {
   ModuleSpec module;
   module.kind = ModuleKind::kPooling;
@@ -105,7 +97,6 @@ ModuleSpec read_pooling(const std::string& directory, const std::string& path) {
   const std::string file = join(directory, path + "/config.json");
   const Json config = io::read_json_file(file);
   module.pooling = read_pooling_modes(config, file);
-  refuse_unavailable_pooling(module.pooling, file);
   const auto dim = io::optional_int(config, "embedding_dimension", file);
   module.pooling_input_dim = dim ? *dim : io::get_int(config, "word_embedding_dimension", file);
   if (!io::optional_bool(config, "include_prompt", file).value_or(true)) {
@@ -205,7 +196,7 @@ void check_chain(const ModelSpec& spec) {
     throw UserError(origin + ": expected a Transformer, then a Pooling, then Dense or Normalize modules");
   }
   const std::string config_file = join(spec.directory, "config.json");
-  const int64_t hidden = io::get_int(spec.config, "hidden_size", config_file);
+  const int64_t hidden = configured_hidden_size(spec.config, config_file);
   if (spec.modules[1].pooling_input_dim != hidden) {
     throw UserError(fmt::format("{}: pooling expects vectors of {}, but config.json's hidden_size is {}",
                                 join(spec.directory, spec.modules[1].path + "/config.json"),
@@ -227,12 +218,18 @@ void check_chain(const ModelSpec& spec) {
   }
 }
 
-ModuleSpec mean_pooling(int64_t hidden) {
+// Of a directory without modules.json, as sentence-transformers chooses it.
+ModuleSpec default_pooling(const Json& config, const std::string& origin) {
+  const auto architectures = config.find("architectures");
+  const bool is_causal_head = architectures != config.end() && architectures->is_array() && !architectures->empty() &&
+                              architectures->front().is_string() &&
+                              architectures->front().get<std::string>().ends_with("ForCausalLM") &&
+                              io::optional_bool(config, "is_causal", origin).value_or(true);
   ModuleSpec module;
   module.kind = ModuleKind::kPooling;
   module.path = "1_Pooling";
-  module.pooling = {PoolingMode::kMean};
-  module.pooling_input_dim = hidden;
+  module.pooling = {is_causal_head ? PoolingMode::kLastToken : PoolingMode::kMean};
+  module.pooling_input_dim = configured_hidden_size(config, origin);
   return module;
 }
 
@@ -296,7 +293,7 @@ ModelSpec read_model_spec(const std::string& directory) {
       spec.modules.push_back(read_module(directory, entry, modules_file));
     }
   } else {
-    spec.modules = {ModuleSpec{}, mean_pooling(io::get_int(spec.config, "hidden_size", config_file))};
+    spec.modules = {ModuleSpec{}, default_pooling(spec.config, config_file)};
   }
   const std::string sentence_file = join(directory, "sentence_bert_config.json");
   if (exists(sentence_file)) {
@@ -312,7 +309,6 @@ ModelSpec with_overrides(ModelSpec spec, const ModelConfig& config, uint64_t see
     spec.max_seq_length = config.max_seq_length;
   }
   if (!config.pooling.empty()) {
-    refuse_unavailable_pooling(config.pooling, "model.pooling");
     spec.modules[1].pooling = config.pooling;
   }
   if (config.dense) {
@@ -341,6 +337,11 @@ ModelSpec with_overrides(ModelSpec spec, const ModelConfig& config, uint64_t see
     }
   }
   spec.dropout = config.dropout ? config.dropout : spec.dropout;
+  if (config.causal && is_decoder_family(spec.config)) {
+    spec.config["is_causal"] = *config.causal;
+  } else if (config.causal.value_or(false)) {
+    throw UserError("model.causal: true: the model is bidirectional");
+  }
   for (const auto& [name, prompt] : config.prompts) {
     spec.prompts[name] = prompt;
   }

@@ -14,8 +14,8 @@ namespace stft::model {
 // each use) is not the model's business. `leaf` keeps its identity for the life of the model; while it is not filled,
 // its storage has zero bytes.
 //
-// Leaves are fp32 or bf16, all of a model alike. With bf16 the token vectors between blocks are bf16 too; norms, softmax,
-// dropout, pooling and all after it are computed in fp32.
+// Leaves are fp32 or bf16, all of a model alike. With bf16 the token vectors between blocks are bf16 too; norms,
+// softmax, dropout, pooling and all after it are computed in fp32.
 struct Parameter {
   std::string name;            // the tensor's name in its module's safetensors file, without a family prefix
   int64_t module = 0;          // which module of modules.json owns it (0: the transformer)

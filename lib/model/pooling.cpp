@@ -11,6 +11,11 @@
 namespace stft::model {
 namespace {
 
+// Real tokens of each text, [B or 1, 1].
+at::Tensor lengths_of(const at::Tensor& hidden_BLD, const at::Tensor& mask_BL1) {
+  return mask_BL1.defined() ? mask_BL1.sum(1).to(at::kFloat) : at::full({1, 1}, hidden_BLD.size(1), at::kFloat);
+}
+
 // `mask_BL1` is undefined when every position is a real token.
 at::Tensor pool_bucket(const at::Tensor& hidden_BLD, const at::Tensor& mask_BL1, PoolingMode mode) {
   switch (mode) {
@@ -22,14 +27,26 @@ at::Tensor pool_bucket(const at::Tensor& hidden_BLD, const at::Tensor& mask_BL1,
         return (hidden_BLD * weight).sum(1) / weight.sum(1);
       }
       return hidden_BLD.mean(1);
+    case PoolingMode::kMeanSqrtLenTokens:
+      return pool_bucket(hidden_BLD, mask_BL1, PoolingMode::kMean) * lengths_of(hidden_BLD, mask_BL1).sqrt();
+    case PoolingMode::kWeightedMean: {
+      auto weight_BL1 = at::arange(1, hidden_BLD.size(1) + 1, at::kFloat).view({1, -1, 1});
+      weight_BL1 = mask_BL1.defined() ? weight_BL1 * mask_BL1.to(at::kFloat) : weight_BL1;
+      return (hidden_BLD * weight_BL1).sum(1) / weight_BL1.sum(1);
+    }
+    case PoolingMode::kLastToken:
+      if (mask_BL1.defined()) {
+        const auto last_B11 = (mask_BL1.sum(1, true) - 1).expand({-1, 1, hidden_BLD.size(2)});
+        return hidden_BLD.gather(1, last_B11).squeeze(1);
+      }
+      return hidden_BLD.select(1, hidden_BLD.size(1) - 1);
     case PoolingMode::kMax:
       if (mask_BL1.defined()) {
         return hidden_BLD.masked_fill(mask_BL1.logical_not(), -std::numeric_limits<double>::infinity()).amax(1);
       }
       return hidden_BLD.amax(1);
-    default:
-      throw_internal("pooling mode is available", "");
   }
+  throw_internal("known pooling mode", "");
 }
 
 }  // namespace

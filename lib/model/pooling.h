@@ -11,7 +11,7 @@
 namespace stft::model {
 
 // hidden [T, D] -> fp32 [N, D * modes] in the caller's order; several modes are concatenated. Positions come from the
-// lengths, so padding never counts. kCls, kMean and kMax; InternalError for others.
+// lengths, so padding never counts.
 at::Tensor pool(const at::Tensor& hidden_TD, const TokenBatch& batch, const std::vector<PoolingMode>& modes);
 
 }  // namespace stft::model

@@ -97,12 +97,7 @@ std::vector<Refusal> model_refusals(const model::ModelConfig& m) {
       {"model.truncate_dim", m.truncate_dim.has_value(), "truncate_dim"},
       {"model.attention", m.attention == AttentionKind::kFlashVarlen || m.attention == AttentionKind::kEager,
        name_of(kAttentionKinds, m.attention)},
-      {"model.causal", m.causal.has_value(), "causal (decoders)"},
   };
-}
-
-bool is_available(model::PoolingMode mode) {
-  return mode == model::PoolingMode::kCls || mode == model::PoolingMode::kMean || mode == model::PoolingMode::kMax;
 }
 
 std::vector<Refusal> sharding_refusals(const shard::ShardConfig& s) {
@@ -156,14 +151,6 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
   };
   for (const Reporter reporter : r.run.report_to) {
     refusals.push_back({"run.report_to", reporter != Reporter::kJsonl, name_of(kReporters, reporter)});
-  }
-  return refusals;
-}
-
-std::vector<Refusal> model_value_refusals(const model::ModelConfig& m) {
-  std::vector<Refusal> refusals;
-  for (const model::PoolingMode mode : m.pooling) {
-    refusals.push_back({"model.pooling", !is_available(mode), name_of(kPoolingModes, mode)});
   }
   return refusals;
 }
@@ -234,7 +221,6 @@ void refuse_evaluator_options(Reader& reader, eval::EvaluatorType type) {
 
 void check_availability(const Recipe& recipe, Diagnostics& diagnostics) {
   report(model_refusals(recipe.model), diagnostics);
-  report(model_value_refusals(recipe.model), diagnostics);
   report(sharding_refusals(recipe.sharding), diagnostics);
   report(loss_refusals(recipe.loss), diagnostics);
   report(train_refusals(recipe.train, recipe.optim), diagnostics);

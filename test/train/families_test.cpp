@@ -1,0 +1,187 @@
+// The central law for every family, and how decoders' files are read and written.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "base/error.h"
+#include "checkpoint/export_model.h"
+#include "io/temporary_directory.h"
+#include "support/family_cases.h"
+#include "support/family_model.h"
+#include "support/run_fixture.h"
+#include "support/same_training.h"
+
+using namespace stft;
+using test::run_ranks;
+
+namespace {
+
+recipe::Recipe recipe_for(const std::string& directory) {
+  auto recipe = test::tiny_recipe();
+  test::use_triplets(recipe, 1, 20);
+  recipe.model.name_or_path = directory;
+  recipe.model.max_seq_length = 24;
+  recipe.model.dropout = 0.1;
+  recipe.train.max_steps = 2;
+  recipe.train.global_batch_size = 10;
+  recipe.optim.learning_rate = 0.02;
+  recipe.optim.max_grad_norm = 1.0;
+  return recipe;
+}
+
+test::Trained trained_on(const recipe::Recipe& recipe, int64_t ranks) {
+  test::Trained result;
+  run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
+    const bool is_first = world->rank() == 0;
+    auto run = test::assemble_on(std::move(world), recipe, shard::Strategy::kFullShard);
+    auto runner = test::runner_of(*run);
+    auto trained = test::train_all(*run, runner);
+    if (is_first) {
+      result = std::move(trained);
+    }
+  });
+  return result;
+}
+
+io::Json small_llama() {
+  auto config = test::trainable_config("llama");
+  config["architectures"] = {"LlamaForCausalLM"};
+  config["tie_word_embeddings"] = true;
+  return config;
+}
+
+std::unique_ptr<train::Run> assembled(const recipe::Recipe& recipe) {
+  return test::assemble_on(dist::ProcessGroup::single(), recipe, shard::Strategy::kFullShard);
+}
+
+void export_to(train::Run& run, const std::string& directory) {
+  checkpoint::export_model({*run.model, *run.weights, *run.engine, run.mesh->world()}, directory);
+}
+
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  for (const io::TensorInfo& info : io::SafetensorsFile::open(path).tensors()) {
+    names.push_back(info.name);
+  }
+  return names;
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+TEST_CASE("every family trains on two ranks as on one, recomputed and merged too") {
+  for (const std::string& family : test::family_names()) {
+    INFO(family);
+    const test::TemporaryDirectory directory;
+    const auto config = test::trainable_config(family);
+    test::write_model_directory(directory.path("model"), config);
+    test::write_weights(directory.path("model"), test::invented_weights(config));
+    auto recipe = recipe_for(directory.path("model"));
+    const auto one = trained_on(recipe, 1);
+    REQUIRE(one.losses.size() == 2);
+    CHECK(one.losses[0] != one.losses[1]);
+    test::check_same_training(trained_on(recipe, 2), one);
+    recipe.train.gradient_checkpointing = true;
+    recipe.sharding.wrap = shard::WrapKind::kAuto;
+    test::check_same_training(trained_on(recipe, 2), one);
+  }
+}
+
+TEST_CASE("a decoder without modules.json is pooled at its last token, unless it sees both ways") {
+  const test::TemporaryDirectory directory;
+  auto config = small_llama();
+  test::write_model_directory(directory.path("model"), config);
+  CHECK((model::read_model_spec(directory.path("model")).modules[1].pooling ==
+         std::vector<model::PoolingMode>{model::PoolingMode::kLastToken}));
+  config["is_causal"] = false;
+  std::filesystem::remove(directory.path("model/config.json"));
+  directory.write("model/config.json", config.dump());
+  CHECK((model::read_model_spec(directory.path("model")).modules[1].pooling ==
+         std::vector<model::PoolingMode>{model::PoolingMode::kMean}));
+}
+
+TEST_CASE("model.causal false is computed with and exported; true is refused for a bidirectional model") {
+  const test::TemporaryDirectory directory;
+  const auto config = small_llama();
+  test::write_model_directory(directory.path("model"), config);
+  test::write_weights(directory.path("model"), test::invented_weights(config));
+  auto recipe = recipe_for(directory.path("model"));
+  const auto causal = trained_on(recipe, 1);
+  recipe.model.causal = false;
+  CHECK(std::abs(trained_on(recipe, 1).losses[0] - causal.losses[0]) > 1e-4);
+  export_to(*assembled(recipe), directory.path("out"));
+  const auto written = io::read_json_file(directory.path("out/config.json"));
+  CHECK(written.at("is_causal") == false);
+  CHECK(written.at("rms_norm_eps") == config.at("rms_norm_eps"));
+  recipe.model.name_or_path = test::golden_path("tiny_bert");
+  recipe.model.causal = true;
+  CHECK_THAT(test::message_of<UserError>([&] { assembled(recipe); }), Catch::Contains("model.causal"));
+}
+
+TEST_CASE("a decoder's head is carried unless it is the tied table once more") {
+  const test::TemporaryDirectory directory;
+  const auto config = small_llama();
+  auto weights = test::invented_weights(config);
+  const auto table = weights.front().value;
+  const auto exported_names = [&](const std::string& name, bool is_tied, const std::optional<at::Tensor>& head) {
+    auto own = config;
+    own["tie_word_embeddings"] = is_tied;
+    test::write_model_directory(directory.path(name), own);
+    std::vector<test::NamedTensor> all;
+    for (const auto& weight : weights) {
+      all.push_back({"model." + weight.name, weight.value});
+    }
+    if (head) {
+      all.push_back({"lm_head.weight", *head});
+    }
+    test::write_weights(directory.path(name), all, {"model.safetensors", "", io::Dtype::kBF16});
+    const auto run = assembled(recipe_for(directory.path(name)));
+    export_to(*run, directory.path(name + "_out"));
+    return names_in(directory.path(name + "_out/model.safetensors"));
+  };
+  CHECK_FALSE(has(exported_names("tied_twice", true, table), "lm_head.weight"));
+  CHECK(has(exported_names("tied_but_different", true, table * 2), "lm_head.weight"));
+  CHECK(has(exported_names("untied", false, table), "lm_head.weight"));
+  const auto without = exported_names("without_head", false, std::nullopt);
+  CHECK(without.size() == weights.size());
+  CHECK(has(without, "model.embed_tokens.weight"));
+}
+
+TEST_CASE("a decoder's weights may lie in several files of half precision; what is missing or amiss is named") {
+  const test::TemporaryDirectory directory;
+  const auto config = small_llama();
+  auto weights = test::invented_weights(config);
+  test::write_model_directory(directory.path("model"), config);
+  std::vector<test::NamedTensor> first(weights.begin(), weights.begin() + 3);
+  std::vector<test::NamedTensor> second(weights.begin() + 3, weights.end());
+  const auto write = [&](io::Dtype dtype) {
+    io::Json index = {{"metadata", io::Json::object()}, {"weight_map", io::Json::object()}};
+    for (const auto& [file, part] : {std::pair{"model-00001-of-00002.safetensors", &first},
+                                     std::pair{"model-00002-of-00002.safetensors", &second}}) {
+      test::write_weights(directory.path("model"), *part, {file, "model.", dtype});
+      for (const auto& weight : *part) {
+        index["weight_map"]["model." + weight.name] = file;
+      }
+    }
+    directory.write("model/model.safetensors.index.json", index.dump());
+  };
+  for (const auto dtype : {io::Dtype::kBF16, io::Dtype::kF16}) {
+    write(dtype);
+    const auto run = assembled(recipe_for(directory.path("model")));
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const auto torch_dtype = dtype == io::Dtype::kBF16 ? at::kBFloat16 : at::kHalf;
+      CHECK(at::equal(run->engine->gather(static_cast<int64_t>(i)), weights[i].value.to(torch_dtype).to(at::kFloat)));
+    }
+  }
+  second.back().value = second.back().value.narrow(0, 0, 4);
+  const std::string missing = second[1].name;
+  second.erase(second.begin() + 1);
+  write(io::Dtype::kF32);
+  const auto message = test::message_of<UserError>([&] { assembled(recipe_for(directory.path("model"))); });
+  CHECK_THAT(message, Catch::Contains("'model." + missing + "' is missing"));
+  CHECK_THAT(message, Catch::Contains("'model." + second.back().name + "' has shape [4], expected [16]"));
+}
