@@ -48,6 +48,9 @@ class Tokenizer {
 
   std::int64_t special_tokens_per_text() const;
 
+  // Whether tokenizer.json lists the id as a special token.
+  bool is_special(std::int32_t id) const;
+
  private:
   std::shared_ptr<const Pipeline> pipeline_;
   std::optional<std::int64_t> model_max_length_;
