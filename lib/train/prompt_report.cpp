@@ -76,7 +76,7 @@ void warn_of_skew(const std::vector<Place>& places, const std::set<std::string>&
     for (const Use& use : place.uses) {
       if (!use.prompt.empty() && !elsewhere.contains(use.prompt)) {
         notes.warnings.push_back(
-            fmt::format("{}: {} have the prompt {}, which {}", place.name, use.texts, quoted(use.prompt), what));
+            fmt::format("{}: the prompt of {} is {}, which {}", place.name, use.texts, quoted(use.prompt), what));
       }
     }
   }

@@ -21,12 +21,9 @@ using model::PoolingMode;
 
 namespace {
 
-constexpr auto kModes = {PoolingMode::kCls,
-                         PoolingMode::kMax,
-                         PoolingMode::kMean,
-                         PoolingMode::kMeanSqrtLenTokens,
-                         PoolingMode::kWeightedMean,
-                         PoolingMode::kLastToken};
+constexpr auto kModes = {PoolingMode::kCls,          PoolingMode::kMax,
+                         PoolingMode::kMean,         PoolingMode::kMeanSqrtLenTokens,
+                         PoolingMode::kWeightedMean, PoolingMode::kLastToken};
 constexpr auto kLayouts = {Layout::kPacked, Layout::kPadded};
 
 const io::Json& golden() {
@@ -126,7 +123,8 @@ TEST_CASE("pooling without the prompt equals sentence-transformers', a text that
       const auto whole = test::read_tensor(test::golden_path("poolings.safetensors"), name);
       CHECK(is_close(model::pool(plain.hidden, plain.tokens, {mode}, false), whole));
       CHECK(is_close(model::pool(mixed.hidden, mixed.tokens, {mode}, true), whole));
-      const auto rows = at::stack({whole[0], golden_tensor("pooled/5/" + name)[1], golden_tensor("pooled/3/" + name)[2]});
+      const auto rows =
+          at::stack({whole[0], golden_tensor("pooled/5/" + name)[1], golden_tensor("pooled/3/" + name)[2]});
       CHECK(is_close(model::pool(mixed.hidden, mixed.tokens, {mode}, false), rows));
     }
   }
@@ -265,16 +263,15 @@ TEST_CASE("a run tells the prompt of every role, and warns of one that only trai
   spec.prompts = {{"query", "find: "}, {"document", ""}};
   recipe.data.train.front().prompts = {{"anchor", "query"}};
   const auto agreeing = train::prompt_notes(recipe, spec, *plain.tokenizer);
-  CHECK(agreeing.infos == std::vector<std::string>{
-                              R"(prompts of training data 'pairs': anchor "find: " (5 tokens), positive none)",
-                              R"(prompts of evaluator 'dev': queries "find: " (5 tokens), corpus none)",
-                              "prompts: pooling leaves their tokens out (include_prompt: false)"});
+  CHECK(agreeing.infos ==
+        std::vector<std::string>{R"(prompts of training data 'pairs': anchor "find: " (5 tokens), positive none)",
+                                 R"(prompts of evaluator 'dev': queries "find: " (5 tokens), corpus none)",
+                                 "prompts: pooling leaves their tokens out (include_prompt: false)"});
   CHECK(agreeing.warnings.empty());
 
   recipe.data.train.front().prompts = {{"anchor", "say:\n"}};
   const auto skewed = train::prompt_notes(recipe, spec, *plain.tokenizer);
   CHECK(skewed.warnings ==
-        std::vector<std::string>{
-            R"(training data 'pairs': anchor have the prompt "say:\n", which no evaluation uses)",
-            R"(evaluator 'dev': queries have the prompt "find: ", which training does not use)"});
+        std::vector<std::string>{R"(training data 'pairs': the prompt of anchor is "say:\n", which no evaluation uses)",
+                                 R"(evaluator 'dev': the prompt of queries is "find: ", which training does not use)"});
 }
