@@ -253,9 +253,7 @@ class Deberta final : public Encoder {
     shared.first_row = std::max<int64_t>(0, span - farthest);
     const int64_t rows = std::min(2 * span, span + farthest + 1) - shared.first_row;
     auto positions_PD = value(*relative_).narrow(0, shared.first_row, rows);
-    if (config_.normalizes_positions) {
-      positions_PD = relative_norm_(positions_PD);
-    }
+    positions_PD = config_.normalizes_positions ? relative_norm_(positions_PD) : positions_PD.clone();
     auto [output_TD, side_PD] = with_side(input_TD, positions_PD);
     shared.positions_PD = std::move(side_PD);
     return output_TD;

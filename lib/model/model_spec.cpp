@@ -231,6 +231,19 @@ ModuleSpec default_pooling(const Json& config, const std::string& origin) {
   return module;
 }
 
+void set_causal(ModelSpec& spec, bool is_causal) {
+  if (!is_decoder_family(spec.config)) {
+    if (is_causal) {
+      throw UserError("model.causal: true: the model is bidirectional");
+    }
+    return;
+  }
+  spec.config["is_causal"] = is_causal;
+  if (!exists(join(spec.directory, "modules.json"))) {
+    spec.modules[1] = default_pooling(spec.config, join(spec.directory, "config.json"));
+  }
+}
+
 void remove_kind(std::vector<ModuleSpec>& modules, ModuleKind kind) {
   std::erase_if(modules, [&](const ModuleSpec& module) { return module.kind == kind; });
 }
@@ -306,6 +319,9 @@ ModelSpec read_model_spec(const std::string& directory) {
 }
 
 ModelSpec with_overrides(ModelSpec spec, const ModelConfig& config, uint64_t seed) {
+  if (config.causal) {
+    set_causal(spec, *config.causal);
+  }
   if (config.max_seq_length) {
     spec.max_seq_length = config.max_seq_length;
   }
@@ -339,11 +355,6 @@ ModelSpec with_overrides(ModelSpec spec, const ModelConfig& config, uint64_t see
     }
   }
   spec.dropout = config.dropout ? config.dropout : spec.dropout;
-  if (config.causal && is_decoder_family(spec.config)) {
-    spec.config["is_causal"] = *config.causal;
-  } else if (config.causal.value_or(false)) {
-    throw UserError("model.causal: true: the model is bidirectional");
-  }
   for (const auto& [name, prompt] : config.prompts) {
     spec.prompts[name] = prompt;
   }

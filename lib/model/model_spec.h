@@ -55,8 +55,8 @@ struct ModelSpec {
 // available.
 ModelSpec read_model_spec(const std::string& directory);
 
-// The spec with the recipe's changes: pooling, include_prompt, normalize, dense, dropout, prompts, max_seq_length,
-// similarity. A new Dense is initialised from `seed`.
+// The spec with the recipe's changes: causal, pooling, include_prompt, normalize, dense, dropout, prompts,
+// max_seq_length, similarity. A new Dense is initialised from `seed`.
 ModelSpec with_overrides(ModelSpec spec, const ModelConfig& config, uint64_t seed);
 
 // Names of sentence-transformers.

@@ -18,6 +18,7 @@ std::unique_ptr<Encoder> build_mpnet(const EncoderInput& input) {
   names.attention_norm = "attention.LayerNorm";
   result.padding_token = 1;  // whatever the config says
   result.counts_from_padding = true;
+  require_room_for_positions(config, result);
   result.relative = RelativeBuckets{config.positive("relative_attention_num_buckets", 32), 128};
   if (result.relative->buckets != 32) {
     config.refuse("relative_attention_num_buckets", "other than 32 is not available yet");

@@ -66,7 +66,7 @@ class PostNormEncoder final : public Encoder {
       token_type_ = builder.add(names.token_type, {config_.type_vocab_size, config_.embedding_size}, true);
     }
     if (is_given(names.relative_bias)) {
-      relative_bias_ = builder.add(names.relative_bias, {config_.relative->buckets, config_.heads}, true);
+      relative_bias_ = builder.add(names.relative_bias, {config_.relative->buckets, config_.heads}, false);
     }
     for (int64_t i = 0; i < config_.layers; ++i) {
       const std::string name = names.layer + std::to_string(i);
@@ -221,10 +221,15 @@ PostNormConfig read_post_norm_config(const FamilyConfig& config, const EncoderIn
   return result;
 }
 
-std::unique_ptr<Encoder> build_post_norm_encoder(PostNormConfig config, EncoderParts parts) {
-  if (config.max_positions() < 1) {
-    throw_internal("the table of positions has room for a token", "");
+void require_room_for_positions(const FamilyConfig& config, const PostNormConfig& result) {
+  if (result.max_positions() < 1) {
+    config.refuse("max_position_embeddings", fmt::format("{} leave no position behind the padding token {}",
+                                                         result.position_rows, *result.padding_token));
   }
+}
+
+std::unique_ptr<Encoder> build_post_norm_encoder(PostNormConfig config, EncoderParts parts) {
+  STFT_CHECK(config.max_positions() > 0, "the table of positions has room for a token");
   return std::make_unique<PostNormEncoder>(std::move(config), parts);
 }
 

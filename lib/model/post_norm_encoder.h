@@ -68,6 +68,9 @@ struct PostNormConfig {
 // What BERT's relatives name alike in config.json.
 PostNormConfig read_post_norm_config(const FamilyConfig& config, const EncoderInput& input);
 
+// UserError when positions that are counted from behind the padding token leave none for a text.
+void require_room_for_positions(const FamilyConfig& config, const PostNormConfig& result);
+
 std::unique_ptr<Encoder> build_post_norm_encoder(PostNormConfig config, EncoderParts parts);
 
 }  // namespace stft::model

@@ -15,6 +15,7 @@ std::unique_ptr<Encoder> build_roberta(const EncoderInput& input) {
   if (!result.padding_token) {
     config.refuse("pad_token_id", "expected a token, found null");
   }
+  require_room_for_positions(config, result);
   return build_post_norm_encoder(std::move(result), input.parts);
 }
 

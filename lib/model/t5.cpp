@@ -78,7 +78,7 @@ class T5 final : public Encoder {
     builder.begin_block("shared", false);
     tokens_.table = builder.add("shared.weight", {config.vocab_size, config.hidden_size}, true);
     relative_bias_ = builder.add("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-                                 {config.relative.buckets, config.heads}, true);
+                                 {config.relative.buckets, config.heads}, false);
     for (int64_t i = 0; i < config.layers; ++i) {
       const std::string name = fmt::format("encoder.block.{}", i);
       builder.begin_block(name, true);

@@ -13,6 +13,8 @@ namespace {
 // Dropout sites within a layer (token_dropout_scale gets 1 and above).
 constexpr uint32_t kAttentionSite = 0;
 
+constexpr int64_t kTokenOfEmptyText = 0;
+
 void place_texts(TokenBatch& batch, std::span<const int32_t> ids, std::span<const int64_t> offsets,
                  std::span<const int64_t> order) {
   const int64_t longest = batch.lengths.empty() ? 0 : *std::max_element(batch.lengths.begin(), batch.lengths.end());
@@ -24,10 +26,11 @@ void place_texts(TokenBatch& batch, std::span<const int32_t> ids, std::span<cons
   auto* position = batch.position_T.data_ptr<int64_t>();
   int64_t next = 0;
   for (int64_t i = 0; i < batch.texts(); ++i) {
-    const int64_t begin = offsets[static_cast<size_t>(order[static_cast<size_t>(i)])];
+    const auto text = static_cast<size_t>(order[static_cast<size_t>(i)]);
+    const int64_t begin = offsets[text];
     const int64_t length = batch.lengths[static_cast<size_t>(i)];
     for (int64_t t = 0; t < length; ++t) {
-      id[next + t] = ids[static_cast<size_t>(begin + t)];
+      id[next + t] = begin == offsets[text + 1] ? kTokenOfEmptyText : ids[static_cast<size_t>(begin + t)];
       position[next + t] = t;
     }
     next += is_padded ? longest : length;
@@ -58,7 +61,7 @@ TokenBatch make_token_batch(std::span<const int32_t> ids, std::span<const int64_
   std::vector<int64_t> order(keys.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   const auto length_of = [&](int64_t i) {
-    return offsets[static_cast<size_t>(i) + 1] - offsets[static_cast<size_t>(i)];
+    return std::max<int64_t>(1, offsets[static_cast<size_t>(i) + 1] - offsets[static_cast<size_t>(i)]);
   };
   if (layout == Layout::kPacked) {
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length_of(a) < length_of(b); });
@@ -67,7 +70,6 @@ TokenBatch make_token_batch(std::span<const int32_t> ids, std::span<const int64_
   for (int64_t i = 0; i < texts; ++i) {
     const int64_t text = order[static_cast<size_t>(i)];
     const int64_t length = length_of(text);
-    STFT_CHECK(length > 0, "a text without tokens");
     batch.lengths.push_back(length);
     batch.keys.push_back(keys[static_cast<size_t>(text)]);
     if (!prompt_lengths.empty()) {

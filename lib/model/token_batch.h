@@ -44,9 +44,9 @@ struct TokenBatch {
   int64_t real_tokens() const;
 };
 
-// `ids` holds the texts' token ids one after the other, text i being [offsets[i], offsets[i + 1]); every text has at
-// least one token. `keys` has one entry a text, `prompt_lengths` too or none. Throws InternalError when the sizes do
-// not fit.
+// `ids` holds the texts' token ids one after the other, text i being [offsets[i], offsets[i + 1]); a text without
+// tokens (the tokenizer adds no special ones, as decoders' often do not) stands as the one token 0. `keys` has one
+// entry a text, `prompt_lengths` too or none. Throws InternalError when the sizes do not fit.
 TokenBatch make_token_batch(std::span<const int32_t> ids, std::span<const int64_t> offsets,
                             std::span<const TextKey> keys, Layout layout, std::span<const int64_t> prompt_lengths = {});
 

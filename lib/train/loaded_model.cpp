@@ -18,9 +18,6 @@ void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::Se
     throw UserError(fmt::format("{}: tokenizer.json has ids up to {}, config.json's vocab_size is {}", directory,
                                 tokenizer.vocab_size() - 1, model.encoder().vocab_size()));
   }
-  if (tokenizer.special_tokens_per_text() == 0) {
-    throw UserError(directory + "/tokenizer.json: adds no special tokens, so an empty text has no token to embed");
-  }
 }
 
 LoadedModel load_model(const std::string& directory) {

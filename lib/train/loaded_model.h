@@ -9,8 +9,7 @@
 
 namespace stft::train {
 
-// UserError naming the directory when the tokenizer's ids do not fit the model's vocabulary, or it adds no special
-// token, so that an empty text would have none.
+// UserError naming the directory when the tokenizer's ids do not fit the model's vocabulary.
 void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::SentenceModel& model);
 
 // Every parameter is whole on this rank, in fp32.

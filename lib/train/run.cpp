@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <utility>
@@ -108,7 +109,23 @@ void check_model_fits(const Run& run) {
   }
 }
 
-void tell_about_data(const Run& run) {
+// What the model's files hold beyond the model: a head, or layers that config.json does not count.
+void tell_about_weights(const Run& run) {
+  constexpr size_t kShown = 8;
+  std::vector<std::string> names = run.weights->unused();
+  if (names.empty()) {
+    return;
+  }
+  const size_t count = names.size();
+  names.resize(std::min(count, kShown));
+  log::info(fmt::format("model: {} tensors that it does not use are carried unchanged: {}{}", count,
+                        fmt::join(names, ", "), count > kShown ? ", ..." : ""));
+}
+
+void tell_about_inputs(const Run& run) {
+  if (run.weights) {
+    tell_about_weights(run);
+  }
   if (run.dataset && !run.dataset->ignored_columns().empty()) {
     log::info(fmt::format("data '{}': columns that are not mapped are ignored: {}", run.dataset->name(),
                           fmt::join(run.dataset->ignored_columns(), ", ")));
@@ -270,7 +287,7 @@ void clear_output_dir(const std::string& output_dir) {
 }
 
 void check_inputs(const recipe::Recipe& recipe, int64_t ranks) {
-  tell_about_data(read_inputs(recipe, ranks, {}));
+  tell_about_inputs(read_inputs(recipe, ranks, {}));
 }
 
 Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world) {
@@ -285,7 +302,7 @@ Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGrou
   read_model_and_evaluators(run);
   agree_on_facts(*world, input_facts(run));
   if (world->rank() == 0) {
-    tell_about_data(run);
+    tell_about_inputs(run);
   }
   make_engine(run, std::move(world));
   run.engine->fill(run.weights->source());
@@ -305,7 +322,7 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world, s
   }
   const recipe::Recipe& r = run.recipe;
   if (world->rank() == 0) {
-    tell_about_data(run);
+    tell_about_inputs(run);
   }
   make_engine(run, std::move(world));
   run.optimizer = optim::make_optimizer(r.optim);

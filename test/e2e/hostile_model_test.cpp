@@ -155,9 +155,6 @@ TEST_CASE("a tokenizer that cannot be read is refused", "[e2e][hostile]") {
          m.damage_json("tokenizer.json", [](Json& j) { j["model"]["vocab"]["zzz"] = 9'000'000'000'000; });
        },
        {"tokenizer.json"}},
-      {"no special tokens, so that an empty text has no token at all",
-       [](const ModelCopy& m) { m.damage_json("tokenizer.json", [](Json& j) { j["post_processor"] = nullptr; }); },
-       {"tokenizer.json", "special tokens"}},
       {"a list", [](const ModelCopy& m) { m.write("tokenizer.json", "[1, 2]"); }, {"tokenizer.json"}},
   };
   for (const Damage& damage : damages) {

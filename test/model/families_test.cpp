@@ -154,6 +154,6 @@ TEST_CASE("every family in bf16 is near its fp32 twin, forward and backward") {
     const auto [output, gradient] = flat_of(false);
     const auto [reduced_output, reduced_gradient] = flat_of(true);
     CHECK(relative(reduced_output, output, 0) < 0.03);
-    CHECK(relative(reduced_gradient, gradient, 0) < 0.1);
+    CHECK(relative(reduced_gradient, gradient, 0) < 0.2);
   });
 }

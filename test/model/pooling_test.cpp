@@ -52,3 +52,13 @@ TEST_CASE("every pooling mode equals sentence-transformers', packed and padded")
     CHECK(test::max_difference(several, test::read_tensor(golden, "several")) < 1e-5);
   }
 }
+
+TEST_CASE("a text without tokens stands as one token, packed and padded") {
+  for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
+    const auto batch = test::batch_of({{5, 6}, {}, {7}}, layout);
+    CHECK(batch.real_tokens() == 4);
+    const auto hidden = batch.token_ids_T.to(at::kFloat).unsqueeze(1) + 1;
+    const auto pooled = model::pool(hidden, batch, {PoolingMode::kLastToken});
+    CHECK(at::equal(pooled.view({-1}), at::tensor({7.0F, 1.0F, 8.0F})));
+  }
+}

@@ -61,7 +61,8 @@ void export_to(train::Run& run, const std::string& directory) {
 
 std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
-  for (const io::TensorInfo& info : io::SafetensorsFile::open(path).tensors()) {
+  const auto file = io::SafetensorsFile::open(path);
+  for (const io::TensorInfo& info : file.tensors()) {
     names.push_back(info.name);
   }
   return names;
@@ -98,6 +99,13 @@ TEST_CASE("a decoder without modules.json is pooled at its last token, unless it
   CHECK((model::read_model_spec(directory.path("model")).modules[1].pooling ==
          std::vector<model::PoolingMode>{model::PoolingMode::kLastToken}));
   config["is_causal"] = false;
+  model::ModelConfig overrides;
+  overrides.causal = false;
+  const auto causal = model::read_model_spec(directory.path("model"));
+  const std::vector<model::PoolingMode> mean{model::PoolingMode::kMean};
+  CHECK((model::with_overrides(causal, overrides, 1).modules[1].pooling == mean));
+  overrides.pooling = {model::PoolingMode::kCls};
+  CHECK((model::with_overrides(causal, overrides, 1).modules[1].pooling == overrides.pooling));
   std::filesystem::remove(directory.path("model/config.json"));
   directory.write("model/config.json", config.dump());
   CHECK((model::read_model_spec(directory.path("model")).modules[1].pooling ==
