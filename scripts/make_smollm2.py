@@ -153,12 +153,19 @@ def config_of(gguf):
     }
 
 
+def tokenizer_of(gguf):
+    tokenizer = byte_level_bpe(None, chain(DIGITS, byte_level(True)), (), [gguf["eos_token_id"]])(gguf)
+    # With the special tokens, which have the first ids: Python gives those that the model lacks ids behind its own.
+    tokenizer["model"]["vocab"] = {token: i for i, token in enumerate(gguf["tokens"])}
+    return tokenizer
+
+
 def files_of(gguf):
     tokens, end = gguf["tokens"], gguf["eos_token_id"]
     modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
     return {
         "config.json": config_of(gguf),
-        "tokenizer.json": byte_level_bpe(None, chain(DIGITS, byte_level(True)), (), [end])(gguf),
+        "tokenizer.json": tokenizer_of(gguf),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": MAX_SEQ_LENGTH, "padding_side": "left",
             "bos_token": tokens[gguf["bos_token_id"]], "eos_token": tokens[end],
