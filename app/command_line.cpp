@@ -53,7 +53,10 @@ void add_check(CLI::App& app, Parsed& parsed) {
 
 void add_tokenize(CLI::App& app, Parsed& parsed) {
   CLI::App* command = app.add_subcommand("tokenize", "token ids, tokens and offsets of texts, one JSON line each");
-  command->add_option("model", parsed.tokenize.model, "a directory with a tokenizer.json")->required();
+  command
+      ->add_option("model", parsed.tokenize.model,
+                   "a directory with a tokenizer.json, or the vocabulary of an older tokenizer")
+      ->required();
   auto* text = command->add_option("--text", parsed.tokenize.text, "one text");
   command->add_option("--input", parsed.tokenize.input_path, "a file, one text a line (default: standard input)")
       ->excludes(text);

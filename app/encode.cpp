@@ -24,6 +24,7 @@
 #include "train/handshake.h"
 #include "train/loaded_model.h"
 #include "train/mesh.h"
+#include "train/tokenizer_facts.h"
 
 namespace stft::app {
 namespace {
@@ -38,7 +39,8 @@ void check_output(const EncodeOptions& options) {
 
 // What makes the ranks' vectors parts of one result.
 std::vector<train::Fact> facts(const eval::EncodingOptions& encoding, const data::TextList& list,
-                               const model::SentenceModel& model) {
+                               const train::LoadedModel& loaded) {
+  const model::SentenceModel& model = *loaded.model;
   auto facts = opening_facts("encode");
   io::Checksum texts;
   for (const std::string_view text : list.texts()) {
@@ -48,7 +50,8 @@ std::vector<train::Fact> facts(const eval::EncodingOptions& encoding, const data
   facts.push_back({"--prompt-name", encoding.prompt});
   facts.push_back({"--truncate-dim", encoding.truncate_dim ? std::to_string(*encoding.truncate_dim) : "not set"});
   facts.push_back(train::parameter_fact(model.parameters()));
-  facts.push_back(train::file_fact("model", model.spec().directory, {"config.json", "tokenizer.json"}));
+  facts.push_back(train::file_fact("model", model.spec().directory, {"config.json"}));
+  facts.push_back(train::tokenizer_fact(*loaded.tokenizer));
   return facts;
 }
 
@@ -65,7 +68,10 @@ int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
   encoding.truncate_dim = options.truncate_dim ? options.truncate_dim : spec.truncate_dim;
   encoding.threads = threads_per_rank({}, info.local_world_size);
   const auto world = train::join_world(info, {});
-  train::agree_on_facts(*world, facts(encoding, list, *loaded.model));
+  train::agree_on_facts(*world, facts(encoding, list, loaded));
+  if (info.rank == 0) {
+    train::tell_about_tokenizer(*loaded.tokenizer);
+  }
 
   const double start = monotonic_seconds();
   const eval::Embedder embedder(*loaded.model, *loaded.tokenizer, model::Layout::kPacked);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "io/file.h"
 #include "tokenizer/tokenizer.h"
 
@@ -17,7 +18,11 @@ class Printer {
  public:
   explicit Printer(const std::string& model_directory)
       : tokenizer_(tokenizer::Tokenizer::load(model_directory)),
-        max_length_(tokenizer_.max_seq_length().value_or(tokenizer_.model_max_length().value_or(0))) {}
+        max_length_(tokenizer_.max_seq_length().value_or(tokenizer_.model_max_length().value_or(0))) {
+    for (const std::string& warning : tokenizer_.policy().warnings) {
+      log::warn(warning);
+    }
+  }
 
   void print(std::string_view text) const {
     const tokenizer::Encoding encoding = tokenizer_.encode(text, max_length_);

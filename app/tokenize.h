@@ -15,8 +15,8 @@ struct TokenizeOptions {
 // Prints one line {"ids":[...],"tokens":[...],"offsets":[[begin,end],...]} for each text to standard output and returns
 // the exit code 0. Without text and input_path the lines of standard input are the texts. Texts are truncated to
 // max_seq_length of sentence_bert_config.json, else to model_max_length of tokenizer_config.json, else not at all.
-// UserError as Tokenizer::load, and when the input file cannot be read or both sources are given; SystemError when
-// standard output cannot be written.
+// Files that disagree give warnings on standard error. UserError as Tokenizer::load, and when the input file cannot be
+// read or both sources are given; SystemError when standard output cannot be written.
 int run_tokenize(const TokenizeOptions& options);
 
 }  // namespace stft::app

@@ -149,8 +149,11 @@ def byte_level_bpe(normalizer, pre_tokenizer, before=(), after=(), **options):
     def make(gguf):
         tokens = gguf["tokens"]
         known = special_tokens(gguf)
-        special = {token["id"] for token in known}
-        vocabulary = {token: i for i, token in enumerate(tokens) if i not in special}
+        # The package numbers added tokens behind the vocabulary, so only the last ones may be left out of that.
+        size = len(tokens)
+        while size > 0 and gguf["token_type"][size - 1] in (CONTROL, USER_DEFINED):
+            size -= 1
+        vocabulary = {token: i for i, token in enumerate(tokens[:size])}
         merges = [merge.split(" ", 1) for merge in gguf["merges"]]
         return document(known, normalizer, pre_tokenizer, template(tokens, list(before), list(after)),
                         bpe_model(vocabulary, merges, **options))

@@ -26,7 +26,7 @@ from tokenizers.implementations import BertWordPieceTokenizer  # noqa: E402
 
 import tokenizer_variants  # noqa: E402
 
-CHUNK = 25000
+CHUNK = 50000
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TRAINING_TEXTS = os.path.join(ROOT, "test", "golden", "tokenizer", "wordnet_texts.txt")
 
@@ -295,6 +295,8 @@ def run_chunk(task):
 def shown(text, ours, theirs):
     keys = [key for key in theirs if ours.get(key) != theirs[key]] or list(ours)
     lines = ["  text   %s" % ascii(text)]
+    if "error" in ours or "error" in theirs:
+        keys = ["error", "tokens"]
     for key in keys:
         lines += ["  %-6s %s" % ("stft", ascii((key, ours.get(key)))), "  %-6s %s" % ("peer", ascii((key, theirs.get(key))))]
     return "\n".join(lines)

@@ -386,6 +386,8 @@ def word_level_variants(texts):
     model = typed("WordLevel", vocab=vocabulary, unk_token="[UNK]")
     return {
         "word_level": (specials(), None, typed("Whitespace"), template(["[CLS]"], ["[SEP]"], vocabulary), model, False),
+        "word_level_renumbered": (specials() + [added("<x>"), added("a b"), added("of")], None, typed("WhitespaceSplit"),
+                                  template(["[CLS]"], [], vocabulary), model, False),
         "word_level_lower": (specials(), normalize(typed("NFC"), typed("Lowercase")), typed("WhitespaceSplit"), None, model,
                              False),
         "word_level_no_unknown": (specials("[PAD]"), None, typed("WhitespaceSplit"), None,
@@ -407,6 +409,8 @@ def variants(alphabet, texts):
         for token in tokens:  # as the package numbers them
             token["id"] = ids.get(token["content"], free)
             free = max(free, token["id"] + 1)
+            if name.endswith("_renumbered"):  # a file's own ids do not count
+                token["id"] += 3
         result[name] = Variant({"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens,
                                 "normalizer": normalizer, "pre_tokenizer": pre_tokenizer,
                                 "post_processor": post_processor, "decoder": None, "model": model}, lower_case)

@@ -1,5 +1,6 @@
 #include "data/batch_loader.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -13,24 +14,62 @@ BatchLoader::BatchLoader(const Dataset& dataset, const tokenizer::Tokenizer& tok
       dataset_rows_(dataset.size()),
       plan_(plan),
       options_(std::move(options)),
-      next_index_(plan.first_step()) {
-  start_next();
+      untaken_(std::max<int64_t>(plan_.total_steps() - plan_.first_step(), 0)),
+      thread_([this] { run(); }) {}
+
+BatchLoader::~BatchLoader() {
+  {
+    const std::scoped_lock lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
 }
 
-void BatchLoader::start_next() {
-  if (next_index_ < plan_.total_steps()) {
-    pending_ = std::async(std::launch::async, [this, index = next_index_] { return make(index); });
-    next_index_ += 1;
+void BatchLoader::run() {
+  for (int64_t index = plan_.first_step(); index < plan_.total_steps(); ++index) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return is_stopping_ || ready_.size() < kStepsAhead; });
+      if (is_stopping_) {
+        return;
+      }
+    }
+    try {
+      LocalStep step = make(index);
+      const std::scoped_lock lock(mutex_);
+      ready_.push_back(std::move(step));
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      failure_ = std::current_exception();
+    }
+    changed_.notify_all();
+    if (failure_) {
+      return;
+    }
   }
 }
 
 std::optional<LocalStep> BatchLoader::next() {
-  if (!pending_.valid()) {
+  std::unique_lock lock(mutex_);
+  if (untaken_ == 0) {
     return std::nullopt;
   }
-  LocalStep step = pending_.get();
-  start_next();
+  changed_.wait(lock, [this] { return !ready_.empty() || failure_; });
+  if (ready_.empty()) {
+    std::rethrow_exception(failure_);
+  }
+  LocalStep step = std::move(ready_.front());
+  ready_.pop_front();
+  untaken_ -= 1;
+  lock.unlock();
+  changed_.notify_all();
   return step;
+}
+
+size_t BatchLoader::ready() const {
+  const std::scoped_lock lock(mutex_);
+  return ready_.size();
 }
 
 LocalStep BatchLoader::make(int64_t index) {

@@ -1,9 +1,13 @@
-// Tokenized batches of a run, made one step ahead on a thread of their own.
+// Tokenized batches of a run, made ahead on a thread of their own.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
-#include <future>
+#include <deque>
+#include <exception>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "data/batch_maker.h"
@@ -27,27 +31,44 @@ struct LoaderOptions {
   BatchOptions batch;
 };
 
-// Steps in order, from the plan's first. Borrows the data set and the tokenizer.
+// Steps in order, from the plan's first. Borrows the data set and the tokenizer. One thread makes them for as long as
+// the loader lives (what tokenizers remember of words stays with a thread) and is up to kStepsAhead steps ahead.
 class BatchLoader {
  public:
-  BatchLoader(const Dataset& dataset, const tokenizer::Tokenizer& tokenizer, StepPlan plan, LoaderOptions options);
+  static constexpr size_t kStepsAhead = 2;
 
-  // The next step; none after the last. Errors of the background thread surface here.
+  BatchLoader(const Dataset& dataset, const tokenizer::Tokenizer& tokenizer, StepPlan plan, LoaderOptions options);
+  BatchLoader(const BatchLoader&) = delete;  // the thread points to it
+  BatchLoader& operator=(const BatchLoader&) = delete;
+  ~BatchLoader();
+
+  // The next step; none after the last. An error of the background thread surfaces here, at its step.
   std::optional<LocalStep> next();
 
+  // Steps that are made and not yet taken.
+  size_t ready() const;
+
  private:
+  // Runs on the background thread, which alone touches order_ and order_epoch_.
+  void run();
   LocalStep make(int64_t index);
   LocalMicroBatch make_micro_batch(const MicroBatchRange& range) const;
-  void start_next();
 
   BatchMaker maker_;
   int64_t dataset_rows_;
   StepPlan plan_;
   LoaderOptions options_;
-  int64_t next_index_ = 0;
-  int64_t order_epoch_ = -1;  // used by the making thread only
+  int64_t order_epoch_ = -1;
   std::vector<int64_t> order_;
-  std::future<LocalStep> pending_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<LocalStep> ready_;  // this and what follows: under mutex_
+  std::exception_ptr failure_;   // ends the steps, behind those that are ready
+  int64_t untaken_ = 0;          // steps that next() has yet to return
+  bool is_stopping_ = false;
+
+  std::thread thread_;  // last: starts when all else is there
 };
 
 }  // namespace stft::data

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -56,11 +58,46 @@ std::string without_library_prefix(std::string_view message) {
   return std::string(message.substr(0, kLongest));
 }
 
+// serde_json takes the digits that fit 64 bits for a whole number, rounds that to a double, and multiplies or divides
+// by one power of ten: two roundings instead of one. `text` is a JSON number that is not too large for a double.
+double serde_float(std::string_view text) {
+  constexpr int kLargestPower = 308;
+  std::uint64_t digits = 0;
+  std::int64_t exponent = 0;
+  bool is_full = false;
+  bool is_fraction = false;
+  const std::size_t exponent_at = std::min(text.find_first_of("eE"), text.size());
+  for (const char c : text.substr(0, exponent_at)) {
+    if (c == '.') {
+      is_fraction = true;
+    } else if (c != '-') {
+      const auto digit = static_cast<std::uint64_t>(c - '0');
+      is_full = is_full || digits > (UINT64_MAX - digit) / 10;
+      digits = is_full ? digits : digits * 10 + digit;
+      exponent += (is_full ? 1 : 0) - (is_fraction ? 1 : 0);
+    }
+  }
+  if (exponent_at < text.size()) {
+    const std::string written(text.substr(exponent_at + 1));
+    exponent += std::clamp(std::strtol(written.c_str(), nullptr, 10), -100'000L, 100'000L);
+  }
+  const auto power = [](std::int64_t of) { return std::strtod(fmt::format("1e{}", of).c_str(), nullptr); };
+  auto value = static_cast<double>(digits);
+  for (; exponent < -kLargestPower && value != 0; exponent += kLargestPower) {
+    value /= power(kLargestPower);
+  }
+  if (value != 0) {
+    value = exponent >= 0 ? value * power(exponent) : value / power(-exponent);
+  }
+  return text.starts_with('-') ? -value : value;
+}
+
 // Builds the value, and refuses what the library's own builder lets pass: duplicate keys and deep nesting.
 // The names of the callbacks are the library's.
 class StrictBuilder : public nlohmann::json_sax<Json> {
  public:
-  explicit StrictBuilder(const char* const* furthest, const char* begin) : furthest_(furthest), begin_(begin) {}
+  StrictBuilder(const char* const* furthest, const char* begin, FloatReading reading)
+      : furthest_(furthest), begin_(begin), reading_(reading) {}
 
   JsonResult take() { return {failure_ ? Json() : std::move(root_), std::move(failure_)}; }
 
@@ -68,7 +105,9 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   bool boolean(bool value) override { return add(Json(value)) != nullptr; }
   bool number_integer(number_integer_t value) override { return add(Json(value)) != nullptr; }
   bool number_unsigned(number_unsigned_t value) override { return add(Json(value)) != nullptr; }
-  bool number_float(number_float_t value, const string_t&) override { return add(Json(value)) != nullptr; }
+  bool number_float(number_float_t value, const string_t& text) override {
+    return add(Json(reading_ == FloatReading::kSerde ? serde_float(text) : value)) != nullptr;
+  }
   bool string(string_t& value) override { return add(Json(std::move(value))) != nullptr; }
   bool binary(binary_t&) override { return fail("binary data"); }
   bool start_object(std::size_t) override { return open(Json(Json::value_t::object)); }
@@ -127,6 +166,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   std::optional<JsonFailure> failure_;
   const char* const* furthest_;
   const char* begin_;
+  FloatReading reading_;
 };
 
 struct LineColumn {
@@ -160,21 +200,21 @@ bool is_absent(const Json& json, const std::string& key) {
 
 }  // namespace
 
-JsonResult try_parse_json(std::string_view text) {
+JsonResult try_parse_json(std::string_view text, FloatReading reading) {
   if (const auto offset = first_invalid_utf8(text)) return {Json(), JsonFailure{*offset, "not valid UTF-8"}};
   // The library takes a NUL byte for the end of the text.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
     return {Json(), JsonFailure{nul, "a NUL byte"}};
   }
   const char* furthest = text.data();
-  StrictBuilder builder(&furthest, text.data());
+  StrictBuilder builder(&furthest, text.data(), reading);
   Json::sax_parse(CountingIterator(text.data(), &furthest), CountingIterator(text.data() + text.size(), &furthest),
                   &builder);
   return builder.take();
 }
 
-Json parse_json(std::string_view text, const std::string& origin) {
-  JsonResult result = try_parse_json(text);
+Json parse_json(std::string_view text, const std::string& origin, FloatReading reading) {
+  JsonResult result = try_parse_json(text, reading);
   if (result.failure) {
     const LineColumn at = locate(text, result.failure->offset);
     throw UserError(fmt::format("{}:{}:{}: not valid JSON: {}", origin, at.line, at.column, result.failure->reason));
@@ -182,8 +222,8 @@ Json parse_json(std::string_view text, const std::string& origin) {
   return std::move(result.value);
 }
 
-Json read_json_file(const std::string& path) {
-  return parse_json(read_text_file(path), path);
+Json read_json_file(const std::string& path, FloatReading reading) {
+  return parse_json(read_text_file(path), path, reading);
 }
 
 std::string json_type_name(const Json& value) {

@@ -26,16 +26,22 @@ struct JsonResult {
   std::optional<JsonFailure> failure;
 };
 
+// How a number with a fraction or an exponent becomes a double.
+enum class FloatReading {
+  kNearest,  // the double next to it
+  kSerde,    // as the Rust crate serde_json does by default, which may be off by a few units in the last place
+};
+
 // Parses one JSON value and nothing else. Besides malformed text these are failures: an object that gives a key twice,
 // nesting over kMaxJsonDepth, text that is not UTF-8, NaN and Infinity.
-JsonResult try_parse_json(std::string_view text);
+JsonResult try_parse_json(std::string_view text, FloatReading reading = FloatReading::kNearest);
 
 // As try_parse_json; a failure is a UserError "<origin>:<line>:<column>: not valid JSON: <reason>". The column counts
 // bytes from 1. `origin`: the path, for messages.
-Json parse_json(std::string_view text, const std::string& origin);
+Json parse_json(std::string_view text, const std::string& origin, FloatReading reading = FloatReading::kNearest);
 
 // parse_json of a file's content; errors of read_text_file besides.
-Json read_json_file(const std::string& path);
+Json read_json_file(const std::string& path, FloatReading reading = FloatReading::kNearest);
 
 // What a value is, for messages: "null", "a string", "an integer", "a number", "true or false", "a list", "an object".
 std::string json_type_name(const Json& value);

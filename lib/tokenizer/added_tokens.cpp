@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/error.h"
 #include "tokenizer/unicode.h"
 
 namespace stft::tokenizer {
@@ -52,6 +53,19 @@ class WhiteSpaceEnd {
   std::size_t begin_ = 1;  // no stretch yet
   std::size_t end_ = 0;
 };
+
+// The fragments' strings may not grow with the square of the text.
+void check_overlap(const std::vector<Fragment>& fragments, std::size_t text_size) {
+  constexpr std::size_t kAllowance = std::size_t{1} << 20;
+  std::size_t total = 0;
+  for (const Fragment& fragment : fragments) {
+    total += fragment.end - fragment.begin;
+  }
+  if (total > 16 * text_size + kAllowance) {
+    throw UserError("added tokens overlap too often in a text of " + std::to_string(text_size) +
+                    " bytes: one that begins with white space has rstrip");
+  }
+}
 
 }  // namespace
 
@@ -117,6 +131,7 @@ std::vector<Fragment> AddedTokenMatcher::split(std::string_view text) const {
   if (covered < text.size()) {
     fragments.push_back({covered, text.size(), nullptr});
   }
+  check_overlap(fragments, text.size());
   return fragments;
 }
 

@@ -53,6 +53,7 @@ class AddedTokenMatcher {
 
   // Cuts well-formed UTF-8 at the leftmost, longest matches. The fragments are not empty and cover the text in order;
   // like in HF tokenizers 0.23, white space taken by rstrip may be matched once more by a token that begins with it.
+  // UserError when that makes them overlap without bound.
   std::vector<Fragment> split(std::string_view text) const;
 
  private:

@@ -17,8 +17,13 @@ AlignedText aligned_text(std::string_view utf8, std::uint32_t first_index) {
 }
 
 void append_utf8(std::span<const AlignedChar> text, std::string& utf8) {
+  utf8.reserve(utf8.size() + text.size());
   for (const AlignedChar& c : text) {
-    append_utf8(c.value, utf8);
+    if (c.value < 0x80) {
+      utf8.push_back(static_cast<char>(c.value));
+    } else {
+      append_utf8(c.value, utf8);
+    }
   }
 }
 

@@ -16,8 +16,8 @@ constexpr std::string_view kBlank = "\xE2\x96\x81";  // U+2581
 std::int32_t known_id(const Vocabulary& vocabulary, const std::string& token, const BpeMerge& merge) {
   const std::optional<std::int32_t> id = vocabulary.id_of(token);
   if (!id) {
-    throw UserError(fmt::format("the merge '{} {}' needs the token '{}', which is not in the vocabulary", merge.left,
-                                merge.right, token));
+    throw UserError(fmt::format("the merge '{} {}' needs the token '{}', which is not in the vocabulary",
+                                shortened(merge.left), shortened(merge.right), shortened(token)));
   }
   return *id;
 }

@@ -15,6 +15,9 @@ constexpr std::size_t kAsciiCount = 0x80;
 // Clusters of fewer bytes than this are looked up whole, others code point by code point.
 constexpr std::size_t kLongCluster = 6;
 
+// Longer replacements are cut: real ones have at most 18 code points.
+constexpr std::size_t kMaxChars = 1024;
+
 // The fields of a darts-clone unit.
 std::uint32_t unit_offset(std::uint32_t unit) {
   return (unit >> 10) << ((unit & (1U << 9)) >> 6);
@@ -87,7 +90,7 @@ std::optional<std::u32string> Charsmap::replacement(std::string_view piece) cons
       return std::nullopt;
     }
     std::u32string result;
-    for (std::size_t i = begin; i < replacements.size() && replacements[i] != '\0';) {
+    for (std::size_t i = begin; i < replacements.size() && replacements[i] != '\0' && result.size() < kMaxChars;) {
       const DecodedChar decoded = decode_char(replacements, i);
       result.push_back(decoded.value);
       i += decoded.length;

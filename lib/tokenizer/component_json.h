@@ -13,6 +13,9 @@ namespace stft::tokenizer {
 // Components may be nested this deep in sequences.
 inline constexpr int kMaxSequenceDepth = 8;
 
+// Sequences may come to this many steps.
+inline constexpr std::size_t kMaxSteps = 256;
+
 // A component that exists in tokenizer.json but not here.
 [[noreturn]] void refuse_component(const std::string& origin, const std::string& stage, const std::string& type);
 

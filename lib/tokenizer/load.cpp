@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <iterator>
 #include <memory>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
-#include "io/json.h"
+#include "tokenizer/assembly.h"
 #include "tokenizer/components.h"
 #include "tokenizer/pipeline.h"
 #include "tokenizer/tokenizer.h"
@@ -17,101 +16,98 @@ namespace {
 
 using io::Json;
 
-// Files write 1e30 where there is no limit.
-constexpr double kNoRealLimit = 1e9;
+bool holds_one_of(const std::vector<SpecialToken>& added, const NamedTokens& named,
+                  std::initializer_list<const char*> names) {
+  return std::any_of(added.begin(), added.end(), [&](const SpecialToken& token) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) { return named.find(name) == token.token; });
+  });
+}
 
-struct SentenceConfig {
-  std::optional<std::int64_t> max_seq_length;
-  bool do_lower_case = false;
-};
-
-std::optional<Json> read_if_present(const std::string& path) {
-  std::error_code unreadable;  // the read reports it
-  if (std::filesystem::status(path, unreadable).type() == std::filesystem::file_type::not_found) {
+std::optional<Side> side_of(const Json& value, std::string left, std::string right, const std::string& origin) {
+  if (value.is_null()) {
     return std::nullopt;
   }
-  Json json = io::read_json_file(path);
-  if (!json.is_object()) {
-    throw UserError(fmt::format("{}: {} instead of an object", path, io::json_type_name(json)));
+  if (value != left && value != right) {
+    throw UserError(fmt::format("{} is {}; it must be '{}' or '{}'", origin, value.dump(), left, right));
   }
-  return json;
+  return value == left ? Side::kLeft : Side::kRight;
 }
 
-void check_positive(std::int64_t value, const std::string& key, const std::string& path) {
-  if (value <= 0) {
-    throw UserError(fmt::format("{}: {} is {}; it must be above 0", path, key, value));
+// tokenizer_config.json's side, else that of tokenizer.json's truncation or padding, else the class's.
+Side resolved_side(const ConfigFiles& files, const Json& stages, const std::string& what, Side otherwise) {
+  const std::string key = what + "_side";
+  const auto configured = side_of(member(files.tokenizer_config, key), "left", "right",
+                                  fmt::format("{}: {}", files.path_of("tokenizer_config.json"), key));
+  if (configured) {
+    return *configured;
   }
+  const Json& section = member(stages, what);
+  if (!section.is_object()) {
+    return otherwise;
+  }
+  return side_of(member(section, "direction"), "Left", "Right",
+                 fmt::format("{}: {}: direction", files.path_of("tokenizer.json"), what))
+      .value_or(otherwise);
 }
 
-std::optional<std::int64_t> read_model_max_length(const std::string& path) {
-  const std::optional<Json> json = read_if_present(path);
-  if (!json) {
-    return std::nullopt;
+TokenizerPolicy policy_of(const ConfigFiles& files, const AssembledTokenizer& assembled, const SpecialTokens& added) {
+  TokenizerPolicy policy;
+  policy.files = assembled.files;
+  policy.tokenizer_class = assembled.chosen.name;
+  policy.class_stated_by = assembled.chosen.stated_by;
+  policy.before = added.prefix;
+  policy.after = added.suffix;
+  policy.adds_bos = holds_one_of(policy.before, assembled.tokens, {"bos_token", "cls_token"});
+  policy.adds_eos = holds_one_of(policy.after, assembled.tokens, {"eos_token", "sep_token"});
+  policy.pad_is_end = holds_one_of(policy.after, assembled.tokens, {"pad_token"});
+  policy.model_max_length = model_max_length(files);
+  policy.max_seq_length = max_seq_length(files);
+  policy.truncation_side = resolved_side(files, assembled.stages, "truncation", Side::kRight);
+  policy.padding_side =
+      resolved_side(files, assembled.stages, "padding", pads_left(assembled.chosen.id) ? Side::kLeft : Side::kRight);
+  policy.lower_cases =
+      io::optional_bool(files.sentence_config, "do_lower_case", files.path_of("sentence_bert_config.json"))
+          .value_or(false);
+  if (files.has("sentence_bert_config.json")) {
+    policy.files.push_back(files.path_of("sentence_bert_config.json"));
   }
-  const std::optional<double> value = io::optional_double(*json, "model_max_length", path);
-  if (!value || *value > kNoRealLimit) {
-    return std::nullopt;
-  }
-  const auto length = static_cast<std::int64_t>(std::max(*value, 0.0));
-  check_positive(length, "model_max_length", path);
-  return length;
+  policy.warnings = assembled.warnings;
+  return policy;
 }
 
-SentenceConfig read_sentence_config(const std::string& path) {
-  SentenceConfig config;
-  if (const std::optional<Json> json = read_if_present(path)) {
-    config.max_seq_length = io::optional_int(*json, "max_seq_length", path);
-    config.do_lower_case = io::optional_bool(*json, "do_lower_case", path).value_or(false);
-    if (config.max_seq_length) {
-      check_positive(*config.max_seq_length, "max_seq_length", path);
-    }
-  }
-  return config;
-}
-
-const Json& member(const Json& json, const std::string& key) {
-  static const Json null;
-  const auto found = json.find(key);
-  return found == json.end() ? null : *found;
-}
-
-std::shared_ptr<const Pipeline> read_pipeline(const std::string& path, bool do_lower_case) {
-  const Json json = io::read_json_file(path);
-  if (!json.is_object()) {
-    throw UserError(fmt::format("{}: {} instead of an object", path, io::json_type_name(json)));
-  }
-  PipelineParts parts;
-  parts.model = parse_model(member(json, "model"), path);
-  parts.added_tokens = parse_added_tokens(member(json, "added_tokens"), *parts.model, path).tokens;
-  std::vector<NormalizerStep> steps = parse_normalizer(member(json, "normalizer"), path);
+Normalizer normalizer_of(const AssembledTokenizer& assembled, bool do_lower_case) {
+  std::vector<NormalizerStep> steps = parse_normalizer(member(assembled.stages, "normalizer"), assembled.origin);
   const bool lowers = std::any_of(steps.begin(), steps.end(), [](const NormalizerStep& step) {
     return std::holds_alternative<LowercaseNormalizer>(step);
   });
   if (do_lower_case && !lowers) {
     steps.insert(steps.begin(), LowercaseNormalizer{});
   }
-  parts.normalizer = Normalizer(std::move(steps));
-  parts.pre_tokenizer = PreTokenizer(parse_pre_tokenizer(member(json, "pre_tokenizer"), path));
-  parts.post_processor = parse_post_processor(member(json, "post_processor"), path);
-  try {
-    return std::make_shared<const Pipeline>(std::move(parts));
-  } catch (const UserError& error) {
-    throw UserError(path + ": " + error.what());
-  }
+  return Normalizer(std::move(steps));
 }
 
 }  // namespace
 
 Tokenizer Tokenizer::load(const std::string& model_directory) {
-  const std::filesystem::path directory(model_directory);
-  std::error_code unreadable;
-  if (!std::filesystem::is_directory(directory, unreadable)) {
-    throw UserError(fmt::format("{}: not a model directory", model_directory));
+  const ConfigFiles files = read_config_files(model_directory);
+  const AssembledTokenizer assembled = assemble_tokenizer(files);
+  const std::string& path = assembled.origin;
+  const Json& stages = assembled.stages;
+  PipelineParts parts;
+  parts.model = parse_model(member(stages, "model"), path);
+  AddedTokenList added = parse_added_tokens(member(stages, "added_tokens"), *parts.model, path);
+  parts.added_tokens = std::move(added.tokens);
+  parts.post_processor = parse_post_processor(member(stages, "post_processor"), path);
+  TokenizerPolicy policy = policy_of(files, assembled, parts.post_processor.special_tokens());
+  std::move(added.warnings.begin(), added.warnings.end(), std::back_inserter(policy.warnings));
+  parts.truncation_side = policy.truncation_side == Side::kLeft ? TruncationSide::kLeft : TruncationSide::kRight;
+  parts.normalizer = normalizer_of(assembled, policy.lower_cases);
+  parts.pre_tokenizer = PreTokenizer(parse_pre_tokenizer(member(stages, "pre_tokenizer"), path));
+  try {
+    return {std::make_shared<const Pipeline>(std::move(parts)), std::move(policy)};
+  } catch (const UserError& error) {
+    throw UserError(path + ": " + error.what());
   }
-  const SentenceConfig sentence = read_sentence_config((directory / "sentence_bert_config.json").string());
-  const auto model_max_length = read_model_max_length((directory / "tokenizer_config.json").string());
-  auto pipeline = read_pipeline((directory / "tokenizer.json").string(), sentence.do_lower_case);
-  return {std::move(pipeline), model_max_length, sentence.max_seq_length};
 }
 
 }  // namespace stft::tokenizer

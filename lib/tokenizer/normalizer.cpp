@@ -1,12 +1,17 @@
 #include "tokenizer/normalizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 
+#include "base/error.h"
 #include "tokenizer/byte_level.h"
 
 namespace stft::tokenizer {
 namespace {
+
+constexpr std::size_t kMaxGrowth = 64;
 
 template <typename Predicate>
 AlignedText without(AlignedText text, Predicate drop) {
@@ -176,6 +181,12 @@ AlignedText normalized(const ReplaceNormalizer& step, AlignedText text) {
     return text;
   }
   const auto* literal = std::get_if<std::u32string>(&step.pattern);
+  if (literal != nullptr && literal->size() == 1 && step.content.size() == 1) {
+    for (AlignedChar& c : text) {
+      c.value = c.value == literal->front() ? step.content.front() : c.value;
+    }
+    return text;
+  }
   const std::vector<Span> found =
       literal != nullptr ? occurrences(text, *literal) : std::get<Regex>(step.pattern).find_all(text);
   if (found.empty()) {
@@ -237,8 +248,14 @@ AlignedText normalized(const NmtNormalizer&, AlignedText text) {
 }  // namespace
 
 AlignedText Normalizer::normalize(AlignedText text) const {
+  // Replacements in a row could make gigabytes of a word. One step makes at most kMaxReplacedChars of a character.
+  const std::size_t limit = kMaxGrowth * text.size() + kMaxReplacedChars;
   for (const NormalizerStep& step : steps_) {
     text = std::visit([&](const auto& s) { return normalized(s, std::move(text)); }, step);
+    if (text.size() > limit) {
+      throw UserError(fmt::format("the normalizer makes a text over {} times as long; step {} of {} exceeds that",
+                                  kMaxGrowth, &step - steps_.data() + 1, steps_.size()));
+    }
   }
   return text;
 }

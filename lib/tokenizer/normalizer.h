@@ -36,6 +36,9 @@ struct StripNormalizer {  // white space at the ends of the text
   bool right = true;
 };
 
+// The loader refuses longer contents.
+inline constexpr std::size_t kMaxReplacedChars = 1024;
+
 struct ReplaceNormalizer {                      // every occurrence, from the left, not overlapping
   std::variant<std::u32string, Regex> pattern;  // a string is not empty
   std::u32string content;
@@ -59,7 +62,7 @@ using NormalizerStep =
 
 // The steps of a tokenizer.json, sequences flattened; no step leaves the text as it is. Every step takes time linear in
 // the text (n log n in a run of combining marks), regular expressions excepted. UserError when one gives up on the
-// text.
+// text, or when the text grows to more than 64 times its length.
 class Normalizer {
  public:
   Normalizer() = default;

@@ -47,8 +47,9 @@ Pipeline::Pipeline(PipelineParts parts)
       special_ids_.push_back(token.id);
     }
     std::string pattern = token.normalized ? normalizer_.normalize(token.content) : token.content;
-    if (pattern.empty()) {
-      throw UserError("the added token '" + token.content + "' normalizes to nothing");
+    if (pattern.empty() || pattern.size() > kMaxAddedTokenBytes) {
+      throw UserError("the added token '" + shortened(token.content) + "' normalizes to " +
+                      (pattern.empty() ? "nothing" : "more than " + std::to_string(kMaxAddedTokenBytes) + " bytes"));
     }
     auto& entries = token.normalized ? normalized : raw;
     entries.push_back({std::move(pattern), std::move(token)});
@@ -126,7 +127,7 @@ std::vector<std::int32_t> Pipeline::encode_ids(std::string_view text, std::size_
     if (fragment.token != nullptr) {
       ids.push_back(fragment.token->id);
     } else {
-      append_fragment(text.substr(fragment.begin, fragment.end - fragment.begin), limit, ids);
+      append_fragment(text.substr(fragment.begin, fragment.end - fragment.begin), fragment.begin == 0, limit, ids);
     }
   }
   truncate(ids, budget, truncation_side_);
@@ -139,23 +140,27 @@ std::vector<std::int32_t> Pipeline::encode_ids(std::string_view text, std::size_
   return ids;
 }
 
-void Pipeline::append_fragment(std::string_view raw, std::size_t limit, std::vector<std::int32_t>& ids) const {
+void Pipeline::append_fragment(std::string_view raw, bool begins_text, std::size_t limit,
+                               std::vector<std::int32_t>& ids) const {
   const bool may_hold_added = !normalized_added_.empty() && std::any_of(raw.begin(), raw.end(), [&](char c) {
     return may_begin_added_[static_cast<unsigned char>(c)];
   });
   if (has_fast_path_ && !may_hold_added) {
     append_fast(raw, limit, ids);
   } else {
-    append_general(raw, ids);
+    append_general(raw, begins_text, limit, ids);
   }
 }
 
-void Pipeline::append_general(std::string_view raw, std::vector<std::int32_t>& ids) const {
+void Pipeline::append_general(std::string_view raw, bool begins_text, std::size_t limit,
+                              std::vector<std::int32_t>& ids) const {
   std::string utf8;
+  const std::uint32_t first_index = begins_text ? 0 : 1;  // only that it is 0 matters without offsets
   for_parts(
-      raw, 0, [&](const AddedToken& token, std::span<const AlignedChar>) { ids.push_back(token.id); },
+      raw, first_index, [&](const AddedToken& token, std::span<const AlignedChar>) { ids.push_back(token.id); },
       [&](const WordText& text) {
-        for (const Span& word : text.words) {
+        for (std::size_t i = 0; i < text.words.size() && ids.size() < limit; ++i) {
+          const Span& word = text.words[i];
           utf8.clear();
           append_utf8(std::span(text.text).subspan(word.begin, word.end - word.begin), utf8);
           append_word(utf8, ids);
@@ -179,7 +184,7 @@ void Pipeline::append_fast(std::string_view raw, std::size_t limit, std::vector<
   for (std::size_t i = 0; i < raw.size() && ids.size() < limit;) {
     if (!is_ascii(raw[i])) {
       const std::size_t end = uncertain_end(raw, i);
-      append_general(raw.substr(word_begin, end - word_begin), ids);
+      append_general(raw.substr(word_begin, end - word_begin), word_begin == 0, limit, ids);
       word.clear();
       word_begin = i = end;
       continue;

@@ -43,7 +43,7 @@ class Pipeline {
 
   std::int32_t largest_id() const { return largest_id_; }
   std::size_t special_count() const { return post_processor_.special_count(); }
-  // Whether tokenizer.json lists the id as a special token.
+  // Whether the id is an added token that is special.
   bool is_special(std::int32_t id) const;
 
  private:
@@ -57,8 +57,8 @@ class Pipeline {
   void set_up_fast_path();
   template <typename OnToken, typename OnWords>
   void for_parts(std::string_view raw, std::uint32_t first_index, OnToken on_token, OnWords on_words) const;
-  void append_fragment(std::string_view raw, std::size_t limit, std::vector<std::int32_t>& ids) const;
-  void append_general(std::string_view raw, std::vector<std::int32_t>& ids) const;
+  void append_fragment(std::string_view raw, bool begins_text, std::size_t limit, std::vector<std::int32_t>& ids) const;
+  void append_general(std::string_view raw, bool begins_text, std::size_t limit, std::vector<std::int32_t>& ids) const;
   void append_fast(std::string_view raw, std::size_t limit, std::vector<std::int32_t>& ids) const;
   std::size_t uncertain_end(std::string_view raw, std::size_t from) const;
   void append_word(std::string_view word, std::vector<std::int32_t>& ids) const;

@@ -1,9 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
-#include <charconv>
-#include <cmath>
-#include <cstdlib>
 #include <unordered_map>
 #include <utility>
 
@@ -11,6 +7,7 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/component_json.h"
 #include "tokenizer/components.h"
+#include "tokenizer/unicode.h"
 #include "tokenizer/unigram.h"
 #include "tokenizer/word_level.h"
 #include "tokenizer/wordpiece.h"
@@ -22,8 +19,8 @@ using io::Json;
 
 void check_token(const std::string& token, const std::string& origin) {
   if (token.size() > kMaxTokenBytes) {
-    throw UserError(fmt::format("{}: vocab holds a token of {} bytes; {} are allowed: '{}...'", origin, token.size(),
-                                kMaxTokenBytes, token.substr(0, 40)));
+    throw UserError(fmt::format("{}: vocab holds a token of {} bytes; {} are allowed: '{}'", origin, token.size(),
+                                kMaxTokenBytes, shortened(token)));
   }
 }
 
@@ -56,7 +53,7 @@ BpeMerge read_merge(const Json& json, std::size_t rank, const std::string& origi
     const auto& text = json.get_ref<const std::string&>();
     const std::size_t blank = text.find(' ');
     if (blank == std::string::npos || text.find(' ', blank + 1) != std::string::npos) {
-      throw bad(fmt::format("'{}' is not two tokens with one blank between them", text));
+      throw bad(fmt::format("'{}' is not two tokens with one blank between them", shortened(text)));
     }
     return {text.substr(0, blank), text.substr(blank + 1)};
   }
@@ -86,39 +83,6 @@ std::unique_ptr<const Model> read_bpe(const Json& json, const std::string& origi
   return std::make_unique<Bpe>(read_vocabulary(object_at(json, "vocab", origin), origin), merges, std::move(options));
 }
 
-// A score as HF tokenizers reads its digits: the digits as an integer, then one multiplication or division, which may
-// end one unit in the last place beside the nearest double. Between segmentations of equal score that decides.
-double score_of(double value) {
-  std::array<char, 32> text{};
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), std::fabs(value), std::chars_format::scientific);
-  std::uint64_t digits = 0;
-  int exponent = 0;
-  bool is_fraction = false;
-  const char* at = text.data();
-  for (; at != end.ptr && *at != 'e'; ++at) {
-    if (*at == '.') {
-      is_fraction = true;
-      continue;
-    }
-    digits = digits * 10 + static_cast<std::uint64_t>(*at - '0');
-    exponent -= is_fraction ? 1 : 0;
-  }
-  if (at != end.ptr) {
-    const char* first = at[1] == '+' ? at + 2 : at + 1;
-    int written = 0;
-    std::from_chars(first, end.ptr, written);
-    exponent += written;
-  }
-  constexpr int kLargestPower = 308;
-  if (std::abs(exponent) > kLargestPower) {
-    return value;
-  }
-  const double power = std::pow(10.0, std::abs(exponent));
-  const double size = exponent < 0 ? static_cast<double>(digits) / power : static_cast<double>(digits) * power;
-  return std::signbit(value) ? -size : size;
-}
-
 std::unique_ptr<const Model> read_unigram(const Json& json, const std::string& origin) {
   std::vector<UnigramToken> tokens;
   const Json& list = list_at(json, "vocab", origin);
@@ -130,7 +94,7 @@ std::unique_ptr<const Model> read_unigram(const Json& json, const std::string& o
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
       throw UserError(fmt::format("{}: vocab[{}] is not a token and its score", origin, tokens.size()));
     }
-    tokens.push_back({entry[0].get<std::string>(), score_of(entry[1].get<double>())});
+    tokens.push_back({entry[0].get<std::string>(), entry[1].get<double>()});
     check_token(tokens.back().token, origin);
   }
   UnigramOptions options;

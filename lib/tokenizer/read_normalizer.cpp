@@ -21,12 +21,10 @@ BertNormalizer bert_normalizer(const Json& json, const std::string& origin) {
   return step;
 }
 
-constexpr std::size_t kMaxReplaceChars = 1024;
-
 void check_length(const std::u32string& text, const std::string& key, const std::string& origin) {
-  if (text.size() > kMaxReplaceChars) {
+  if (text.size() > kMaxReplacedChars) {
     throw UserError(
-        fmt::format("{}: {} holds {} characters; {} are allowed", origin, key, text.size(), kMaxReplaceChars));
+        fmt::format("{}: {} holds {} characters; {} are allowed", origin, key, text.size(), kMaxReplacedChars));
   }
 }
 
@@ -62,6 +60,9 @@ class NormalizerReader {
   void read(const Json& json, int depth) {
     const std::string type = io::get_string(json, "type", origin_ + ": normalizer");
     const std::string where = origin_ + ": normalizer " + type;
+    if (steps_.size() == kMaxSteps) {
+      throw UserError(fmt::format("{}: more than {} steps", where, kMaxSteps));
+    }
     if (type == "Sequence") {
       if (depth == kMaxSequenceDepth) {
         throw UserError(where + ": nested too deeply");

@@ -70,6 +70,9 @@ class PostProcessorReader {
   void read(const Json& json, int depth) {
     const std::string type = io::get_string(json, "type", origin_ + ": post_processor");
     const std::string where = origin_ + ": post_processor " + type;
+    if (steps_.size() >= kMaxSteps) {
+      throw UserError(fmt::format("{}: more than {} steps", where, kMaxSteps));
+    }
     if (type == "Sequence") {
       if (depth == kMaxSequenceDepth) {
         throw UserError(where + ": nested too deeply");

@@ -87,6 +87,9 @@ class PreTokenizerReader {
   void read(const Json& json, int depth) {
     const std::string type = io::get_string(json, "type", origin_ + ": pre_tokenizer");
     const std::string where = origin_ + ": pre_tokenizer " + type;
+    if (steps_.size() >= kMaxSteps) {
+      throw UserError(fmt::format("{}: more than {} steps", where, kMaxSteps));
+    }
     if (type == "Sequence") {
       if (depth == kMaxSequenceDepth) {
         throw UserError(where + ": nested too deeply");

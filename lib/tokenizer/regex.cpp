@@ -12,8 +12,11 @@
 namespace stft::tokenizer {
 namespace {
 
-// What one search may cost before it is given up: hostile patterns take exponential time or memory otherwise.
-constexpr unsigned long kMaxRetries = 100'000'000;
+// What finding all matches of a text may cost before it is given up: hostile patterns take quadratic or exponential
+// time, or the memory, otherwise. Steps back are counted only by searches that take more than kCheapRetries of them.
+constexpr unsigned long kCheapRetries = 200;
+constexpr unsigned long kRetryBudget = 100'000'000;
+constexpr unsigned long kRetriesPerByte = 100;
 constexpr unsigned kMaxStackEntries = 1U << 24;
 
 std::string reason(int code, OnigErrorInfo* info) {
@@ -29,6 +32,47 @@ const OnigUChar* bytes_of(const char* text) {
 
 struct RegionDeleter {
   void operator()(OnigRegion* region) const { onig_region_free(region, 1); }
+};
+
+struct MatchParamDeleter {
+  void operator()(OnigMatchParam* param) const { onig_free_match_param(param); }
+};
+
+// Searches of one text, within one budget of steps back.
+class Searcher {
+ public:
+  Searcher(OnigRegex regex, std::string_view text)
+      : regex_(regex),
+        text_(text),
+        region_(onig_region_new()),
+        param_(onig_new_match_param()),
+        budget_(kRetryBudget + kRetriesPerByte * text.size()) {}
+
+  // What onig_search returns for a search from `from`; where it found a match, match() tells.
+  int search(std::size_t from) {
+    const OnigUChar* begin = bytes_of(text_.data());
+    const OnigUChar* end = begin + text_.size();
+    for (unsigned long limit = kCheapRetries;; limit *= 10) {
+      onig_initialize_match_param(param_.get());
+      onig_set_retry_limit_in_search_of_match_param(param_.get(), limit);
+      onig_region_clear(region_.get());
+      const int found =
+          onig_search_with_param(regex_, begin, end, begin + from, end, region_.get(), ONIG_OPTION_NONE, param_.get());
+      if (found != ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER || limit >= budget_) {
+        return found;
+      }
+      budget_ -= limit;
+    }
+  }
+
+  Span match() const { return {static_cast<std::size_t>(region_->beg[0]), static_cast<std::size_t>(region_->end[0])}; }
+
+ private:
+  OnigRegex regex_;
+  std::string_view text_;
+  std::unique_ptr<OnigRegion, RegionDeleter> region_;
+  std::unique_ptr<OnigMatchParam, MatchParamDeleter> param_;
+  unsigned long budget_;
 };
 
 // Where each code point begins, and the end.
@@ -62,7 +106,7 @@ Regex::Regex(const std::string& pattern) : pattern_(pattern) {
   std::call_once(initialized, [] {
     std::array<OnigEncoding, 1> encodings = {ONIG_ENCODING_UTF8};
     onig_initialize(encodings.data(), static_cast<int>(encodings.size()));
-    onig_set_retry_limit_in_search(kMaxRetries);
+    onig_set_retry_limit_in_match(0);  // the limit of the search counts
     onig_set_match_stack_limit_size(kMaxStackEntries);
     define_regex_properties();
   });
@@ -73,27 +117,25 @@ Regex::Regex(const std::string& pattern) : pattern_(pattern) {
   const int code = onig_new(&compiled->regex, begin, begin + adapted.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
                             ONIG_SYNTAX_DEFAULT, &info);
   if (code != ONIG_NORMAL) {
-    throw UserError("the regular expression '" + pattern + "' is not valid: " + reason(code, &info));
+    throw UserError("the regular expression '" + shortened(pattern) + "' is not valid: " + reason(code, &info));
   }
   compiled_ = std::move(compiled);
 }
 
 std::vector<Span> Regex::find_all(std::string_view text) const {
   std::vector<Span> matches;
-  const std::unique_ptr<OnigRegion, RegionDeleter> region(onig_region_new());
-  const OnigUChar* begin = bytes_of(text.data());
-  const OnigUChar* end = begin + text.size();
+  Searcher searcher(compiled_->regex, text);
   std::size_t from = 0;
   while (from <= text.size()) {
-    onig_region_clear(region.get());
-    const int found = onig_search(compiled_->regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
+    const int found = searcher.search(from);
     if (found == ONIG_MISMATCH) {
       break;
     }
     if (found < 0) {
-      throw UserError("the regular expression '" + pattern_ + "' failed on a text: " + reason(found, nullptr));
+      throw UserError("the regular expression '" + shortened(pattern_) + "' gave up on a text of " +
+                      std::to_string(text.size()) + " bytes: " + reason(found, nullptr));
     }
-    const Span match{static_cast<std::size_t>(region->beg[0]), static_cast<std::size_t>(region->end[0])};
+    const Span match = searcher.match();
     if (match.begin == match.end && !matches.empty() && matches.back().end == match.end) {
       from = match.end + (match.end < text.size() ? decode_char(text, match.end).length : 1);
       continue;

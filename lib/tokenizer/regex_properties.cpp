@@ -1,5 +1,6 @@
 #include "tokenizer/regex_properties.h"
 
+#include <fmt/format.h>
 #include <oniguruma.h>
 
 #include <algorithm>
@@ -138,6 +139,12 @@ std::string with_own_properties(std::string_view pattern) {
       continue;
     }
     ++i;
+    if ((escaped == 'b' || escaped == 'B') && depth == 0) {
+      const std::string word = fmt::format("\\p{{{}}}", kWordProperty);
+      result += escaped == 'b' ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word)
+                               : fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
+      continue;
+    }
     if (std::string_view("wWdD").find(escaped) != std::string_view::npos) {
       const bool is_word = escaped == 'w' || escaped == 'W';
       result += escaped == 'w' || escaped == 'd' ? "\\p{" : "\\P{";

@@ -11,7 +11,7 @@ namespace stft::tokenizer {
 // first pattern is compiled. InternalError when libonig refuses.
 void define_regex_properties();
 
-// `pattern` with \w, \W, \d, \D and the long names of properties (\p{Letter}) written as the properties that
+// `pattern` with \w, \W, \d, \D, \b, \B and the long names of properties (\p{Letter}) written as the properties that
 // define_regex_properties has defined.
 std::string with_own_properties(std::string_view pattern);
 

@@ -9,7 +9,7 @@
 namespace stft::tokenizer {
 namespace {
 
-constexpr std::size_t kMaxTextBytes = std::size_t{256} << 20;  // keeps every index in 32 bits
+constexpr std::size_t kMaxTextBytes = std::size_t{16} << 20;  // each takes up to 200 bytes of memory
 
 std::size_t content_budget(std::int64_t max_length, std::size_t specials) {
   if (max_length <= 0) {
@@ -21,15 +21,14 @@ std::size_t content_budget(std::int64_t max_length, std::size_t specials) {
 
 void check_size(std::string_view text) {
   if (text.size() > kMaxTextBytes) {
-    throw UserError("a text of " + std::to_string(text.size()) + " bytes is too long for the tokenizer (256 MiB)");
+    throw UserError("a text of " + std::to_string(text.size()) + " bytes is too long for the tokenizer (16 MiB)");
   }
 }
 
 }  // namespace
 
-Tokenizer::Tokenizer(std::shared_ptr<const Pipeline> pipeline, std::optional<std::int64_t> model_max_length,
-                     std::optional<std::int64_t> max_seq_length)
-    : pipeline_(std::move(pipeline)), model_max_length_(model_max_length), max_seq_length_(max_seq_length) {}
+Tokenizer::Tokenizer(std::shared_ptr<const Pipeline> pipeline, TokenizerPolicy policy)
+    : pipeline_(std::move(pipeline)), policy_(std::make_shared<const TokenizerPolicy>(std::move(policy))) {}
 
 std::vector<std::int32_t> Tokenizer::encode_ids(std::string_view text, std::int64_t max_length) const {
   check_size(text);

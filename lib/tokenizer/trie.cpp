@@ -7,7 +7,9 @@ namespace {
 
 constexpr std::size_t kAlphabet = 256;
 
-// A search for room gives up a stretch for good once it is this full: that keeps building linear.
+// A search for room gives up a stretch for good once it is this full, or once this many free places did not fit: that
+// keeps building linear.
+constexpr std::size_t kMaxMisfits = 128;
 constexpr std::size_t kGiveUpNumerator = 19;
 constexpr std::size_t kGiveUpDenominator = 20;
 
@@ -61,6 +63,7 @@ std::vector<Trie::Branch> Trie::branches_of(const std::vector<Entry>& entries, c
 std::uint32_t Trie::place(const std::vector<Branch>& branches) {
   const unsigned char lowest = branches.front().byte;
   std::size_t taken = 0;
+  std::size_t misfits = 0;
   bool free_seen = false;
   for (std::size_t position = std::max<std::size_t>(search_from_, lowest + std::size_t{1});; ++position) {
     reserve_up_to(position + 2 * kAlphabet);
@@ -80,6 +83,10 @@ std::uint32_t Trie::place(const std::vector<Branch>& branches) {
         search_from_ = position;
       }
       return static_cast<std::uint32_t>(base);
+    }
+    if (++misfits == kMaxMisfits) {
+      search_from_ = position;
+      taken = misfits = 0;
     }
   }
 }

@@ -123,6 +123,18 @@ void append_utf8(char32_t c, std::string& text) {
   }
 }
 
+std::string shortened(std::string_view utf8) {
+  constexpr std::size_t kLongest = 80;
+  if (utf8.size() <= kLongest) {
+    return std::string(utf8);
+  }
+  std::size_t end = kLongest;
+  while (end > 0 && (static_cast<unsigned char>(utf8[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  return std::string(utf8.substr(0, end)) + "...";
+}
+
 std::size_t count_chars(std::string_view utf8) {
   return static_cast<std::size_t>(
       std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

@@ -51,6 +51,9 @@ inline std::size_t utf8_length(char32_t c) {
 
 void append_utf8(char32_t c, std::string& text);
 
+// For messages: at most the first 80 bytes of well-formed UTF-8, with "..." where something was left out.
+std::string shortened(std::string_view utf8);
+
 // Code points of well-formed UTF-8.
 std::size_t count_chars(std::string_view utf8);
 

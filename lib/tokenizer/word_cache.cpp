@@ -1,5 +1,6 @@
 #include "tokenizer/word_cache.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -32,7 +33,7 @@ std::uint64_t next_serial() {
   return ++last;
 }
 
-// Collisions cost a look-up, never a wrong answer.
+// The first of the two slots where a word may stand. Collisions cost a look-up, never a wrong answer.
 std::size_t slot_index(std::uint64_t serial, std::string_view word) {
   constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15;
   std::uint64_t hash = serial * kMultiplier + word.size();
@@ -47,7 +48,7 @@ std::size_t slot_index(std::uint64_t serial, std::string_view word) {
   std::memcpy(&rest, word.data() + at, word.size() - at);
   hash = (hash ^ rest) * kMultiplier;
   hash ^= hash >> 32;
-  return static_cast<std::size_t>(hash * kMultiplier >> 40) & (kSlots - 1);
+  return static_cast<std::size_t>(hash * kMultiplier >> 40) & (kSlots - 2);
 }
 
 }  // namespace
@@ -59,11 +60,14 @@ void WordCache::append_ids(const Model& model, std::string_view word, std::vecto
     model.append_ids(word, ids);
     return;
   }
-  Slot& slot = slots_of_thread()[slot_index(serial_, word)];
-  if (slot.serial == serial_ && slot.word_bytes == word.size() &&
-      std::memcmp(slot.word.data(), word.data(), word.size()) == 0) {
-    ids.insert(ids.end(), slot.ids.begin(), slot.ids.begin() + slot.id_count);
-    return;
+  // Two slots for each hash: a new word comes into the first, whose word moves into the second.
+  Slot* const slots = &slots_of_thread()[slot_index(serial_, word)];
+  for (Slot* slot = slots; slot != slots + 2; ++slot) {
+    if (slot->serial == serial_ && slot->word_bytes == word.size() &&
+        std::memcmp(slot->word.data(), word.data(), word.size()) == 0) {
+      ids.insert(ids.end(), slot->ids.begin(), slot->ids.begin() + slot->id_count);
+      return;
+    }
   }
   const std::size_t before = ids.size();
   model.append_ids(word, ids);
@@ -71,6 +75,8 @@ void WordCache::append_ids(const Model& model, std::string_view word, std::vecto
   if (count > kMaxIds) {
     return;
   }
+  slots[1] = slots[0];
+  Slot& slot = slots[0];
   slot.serial = serial_;
   slot.word_bytes = static_cast<std::uint8_t>(word.size());
   slot.id_count = static_cast<std::uint8_t>(count);

@@ -1,6 +1,7 @@
 #include "tokenizer/word_level.h"
 
 #include "base/error.h"
+#include "tokenizer/unicode.h"
 
 namespace stft::tokenizer {
 
@@ -14,7 +15,7 @@ std::int32_t WordLevel::id_for(std::string_view word) const {
     return *id;
   }
   if (!unknown_id_) {
-    throw UserError("the word '" + std::string(word) + "' is not in the vocabulary, nor is the unknown token '" +
+    throw UserError("the word '" + shortened(word) + "' is not in the vocabulary, nor is the unknown token '" +
                     unknown_token_ + "'");
   }
   return *unknown_id_;

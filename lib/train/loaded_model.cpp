@@ -13,10 +13,10 @@
 namespace stft::train {
 
 void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::SentenceModel& model) {
-  const std::string& directory = model.spec().directory;
   if (tokenizer.vocab_size() > model.encoder().vocab_size()) {
-    throw UserError(fmt::format("{}: tokenizer.json has ids up to {}, config.json's vocab_size is {}", directory,
-                                tokenizer.vocab_size() - 1, model.encoder().vocab_size()));
+    throw UserError(fmt::format("{}: the tokenizer has ids up to {}, config.json's vocab_size is {}",
+                                tokenizer.policy().files.front(), tokenizer.vocab_size() - 1,
+                                model.encoder().vocab_size()));
   }
 }
 

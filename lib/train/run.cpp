@@ -23,6 +23,7 @@
 #include "train/prompt_report.h"
 #include "train/replicas.h"
 #include "train/sharding_choice.h"
+#include "train/tokenizer_facts.h"
 
 namespace stft::train {
 namespace {
@@ -122,7 +123,9 @@ void tell_about_weights(const Run& run) {
                         fmt::join(names, ", "), count > kShown ? ", ..." : ""));
 }
 
+// One rank tells.
 void tell_about_inputs(const Run& run) {
+  tell_about_tokenizer(*run.tokenizer);
   if (run.weights) {
     tell_about_weights(run);
   }
@@ -236,7 +239,7 @@ std::vector<Fact> input_facts(const Run& run) {
   }
   return {parameter_fact(run.model->parameters()),
           file_fact("model", directory, configs),
-          file_fact("tokenizer", directory, {"tokenizer.json", "tokenizer_config.json", "sentence_bert_config.json"}),
+          tokenizer_fact(*run.tokenizer),
           {"training data", run.data_fingerprint},
           {"data files", sizes}};
 }

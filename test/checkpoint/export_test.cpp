@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "checkpoint/export_model.h"
 #include "io/file.h"
+#include "io/json.h"
 #include "io/temporary_directory.h"
 #include "support/run_fixture.h"
+#include "tokenizer/tokenizer.h"
 
 using namespace stft;
 
@@ -108,4 +110,60 @@ TEST_CASE("every missing tensor is named") {
   const auto message = test::message_of<UserError>([&] { assemble(directory.path("in")); });
   CHECK_THAT(message, Catch::Contains("'encoder.layer.1.output.dense.bias' is missing"));
   CHECK_THAT(message, Catch::Contains("in/model.safetensors"));
+}
+
+namespace {
+
+// The tokenizer files of a model directory, in four kinds.
+void write_tokenizer(const std::string& kind, const test::TemporaryDirectory& directory) {
+  const auto copy = [&](const std::string& source, const std::string& name) {
+    fs::copy(test::golden_path("tokenizer/sources/" + source), directory.path("in/" + name));
+  };
+  auto tokenizer = io::read_json_file(test::golden_path("tiny_bert/tokenizer.json"));
+  if (kind == "tokenizer.json adds no end, its neighbour asks for one") {
+    tokenizer["post_processor"]["single"].erase(2);
+    directory.write("in/tokenizer.json", tokenizer.dump());
+    directory.write("in/tokenizer_config.json",
+                    R"({"tokenizer_class": "PreTrainedTokenizerFast", "add_eos_token": true, "eos_token": "[SEP]",
+                        "pad_token": "[SEP]", "truncation_side": "left", "model_max_length": 6})");
+    directory.write("in/sentence_bert_config.json", R"({"do_lower_case": true})");
+  } else if (kind == "vocab.txt") {
+    std::vector<std::string> tokens(tokenizer["model"]["vocab"].size());
+    for (const auto& [token, id] : tokenizer["model"]["vocab"].items()) {
+      tokens.at(id.get<std::size_t>()) = token;
+    }
+    std::string lines;
+    for (const std::string& token : tokens) {
+      lines += token + "\n";
+    }
+    directory.write("in/vocab.txt", lines);
+    directory.write("in/added_tokens.json", io::Json{{tokens.back(), tokens.size() - 1}}.dump());
+  } else {
+    copy(kind + "/" + (kind == "t5" ? "spiece.model" : "sentencepiece.bpe.model"),
+         kind == "t5" ? "spiece.model" : "sentencepiece.bpe.model");
+    directory.write("in/tokenizer_config.json", kind == "t5" ? R"({"tokenizer_class": "T5Tokenizer"})"
+                                                             : R"({"tokenizer_class": "XLMRobertaTokenizer"})");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an export gives the ids that its model gave, whatever the tokenizer's files") {
+  for (const std::string kind : {"tokenizer.json adds no end, its neighbour asks for one", "vocab.txt", "t5", "xlmr"}) {
+    INFO(kind);
+    const test::TemporaryDirectory directory;
+    write_model(directory.path("in"), {"config.json"}, io::Dtype::kF32, "");
+    write_tokenizer(kind, directory);
+    auto run = assemble(directory.path("in"));
+    export_to(*run, directory.path("out"));
+    const auto before = tokenizer::Tokenizer::load(directory.path("in"));
+    const auto after = tokenizer::Tokenizer::load(directory.path("out"));
+    for (const char* text : {"", "A tree is a PLANT, they say.", "  two   blanks <mask> [SEP] tree"}) {
+      CHECK(before.encode_ids(text, 0) == after.encode_ids(text, 0));
+      CHECK(before.encode_ids(text, 5) == after.encode_ids(text, 5));
+    }
+    CHECK(before.policy().warnings.size() == after.policy().warnings.size());
+    CHECK(before.policy().adds_eos == after.policy().adds_eos);
+    CHECK(assemble(directory.path("out"))->model->max_seq_length() == run->model->max_seq_length());
+  }
 }

@@ -26,6 +26,21 @@ TEST_CASE("parse_json builds the value") {
   CHECK(parse_json("18446744073709551615", "o").get<std::uint64_t>() == std::numeric_limits<std::uint64_t>::max());
 }
 
+TEST_CASE("Numbers can be read as serde_json reads them") {
+  const auto serde = [](const char* text) { return parse_json(text, "o", FloatReading::kSerde).get<double>(); };
+  // What HF tokenizers 0.23.3 prints after reading the numbers on the left.
+  CHECK(serde("-3.6185367107391357") == -3.618536710739136);
+  CHECK(serde("-9.527064173986698137") == -9.527064173986696);
+  CHECK(serde("-5.28274495905696817033") == -5.282744959056967);
+  CHECK(serde("-123456789012345678901234567890.5") == -1.2345678901234568e+29);
+  CHECK(serde("-0.000000000000000000000000000012345678901234567890123") == -1.2345678901234567e-29);
+  CHECK(serde("-0.1e-320") == -1e-321);
+  CHECK(serde("1e-400") == 0.0);
+  CHECK(serde("-1E+2") == -100.0);
+  CHECK(serde("7") == 7.0);
+  CHECK(parse_json("-3.6185367107391357", "o").get<double>() == -3.6185367107391357);
+}
+
 TEST_CASE("parse_json says where and why") {
   CHECK_THAT(failure_of("{\n  \"a\": 1,\n  \"b\" 2}"), StartsWith("f.json:3:7: not valid JSON: "));
   CHECK_THAT(failure_of(""), StartsWith("f.json:1:1: not valid JSON: "));

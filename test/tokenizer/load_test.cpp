@@ -1,12 +1,11 @@
 // What Tokenizer::load accepts, refuses and says.
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "directory.h"
 #include "fixtures.h"
 #include "tokenizer/tokenizer.h"
 
@@ -16,31 +15,8 @@ namespace {
 using Catch::Matchers::Contains;
 using nlohmann::json;
 
-// A directory for one tokenizer, gone at the end of the test.
-class ModelDirectory {
- public:
-  ModelDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "stft_tokenizer_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error("cannot make " + name);
-    }
-    path_ = name;
-  }
-  ~ModelDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ModelDirectory(const ModelDirectory&) = delete;
-  ModelDirectory& operator=(const ModelDirectory&) = delete;
-
-  void write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
+using test::message_of;
+using test::ModelDirectory;
 
 json small_tokenizer() {
   return json::parse(R"({
@@ -55,15 +31,6 @@ json small_tokenizer() {
     "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
               "max_input_chars_per_word": 100,
               "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "a": 3, "##b": 4, "b": 5}}})");
-}
-
-std::string message_of(const std::string& directory) {
-  try {
-    Tokenizer::load(directory);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no UserError";
 }
 
 std::string message_for(const std::string& content) {

@@ -1,15 +1,21 @@
 """Writes the numbers that test/tokenizer compares with, from the Python package `tokenizers` (made with 0.23.3).
 
 Usage, from the repository root after scripts/setup.sh, with WordNet in /usr/share/wordnet:
-    python test/golden/tokenizer/make_tokenizer_golden.py
+    python test/golden/tokenizer/make_tokenizer_golden.py [minilm] [variants] [public DIRECTORY]
 
 Outputs, all beside this file:
-  wordnet_texts.txt        2,000 glosses and lemmas, one a line
-  wordnet_ids.txt          their ids, vocabulary of all-MiniLM-L6-v2, not truncated
-  wordnet_ids_max12.txt    the ids of the first 300, truncated to 12
-  torture.jsonl            odd texts with ids, tokens and offsets, same vocabulary
-  variants/NAME/           small tokenizers with other components (those of scripts/fuzz_tokenizer.py)
-  variants.jsonl           texts with ids, tokens and offsets for each of them
+  minilm    wordnet_texts.txt        2,000 glosses and lemmas, one a line
+            wordnet_ids.txt          their ids, vocabulary of all-MiniLM-L6-v2, not truncated
+            wordnet_ids_max12.txt    the ids of the first 300, truncated to 12
+            torture.jsonl            odd texts with ids, tokens and offsets, same vocabulary
+  variants  variants/NAME/           small tokenizers with every other component (scripts/tokenizer_variants.py)
+            variants.jsonl           first the texts; then for each variant {"variant": its name, "tokens": {id: string},
+                                     "records": for each text null where the package refuses it, else
+                                     [ids, offsets (begin, end, begin, ...), number of special tokens before and behind
+                                     the text, [[index, string], ...] of tokens that are no strings of their ids]}
+  public    public/texts.json        texts for the tokenizers of public models
+            public/NAME.txt          their ids for DIRECTORY/NAME (scripts/fetch_tokenizers.py), a line for each text;
+                                     the tokenizers themselves are not in the repository
 """
 import glob
 import json
@@ -18,12 +24,12 @@ import random
 import sys
 import unicodedata
 
-from tokenizers import Tokenizer, __version__
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 import fuzz_tokenizer  # noqa: E402
+import tokenizer_variants  # noqa: E402
+from tokenizers import Tokenizer, __version__  # noqa: E402
 
 MODEL = os.path.join(ROOT, ".deps", "models", "all-MiniLM-L6-v2")
 
@@ -83,22 +89,23 @@ def systematic():
     return texts
 
 
-def tiny_vocabulary(texts):
-    vocabulary = {}
-    for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "the", "caf", "##e", "foo", "##bar", "  "):
-        vocabulary.setdefault(token, len(vocabulary))
+def characters_of(texts):
+    """Those of the texts in every normal form, lower case too."""
+    result = {}
     for text in texts:
         for form in ("NFC", "NFD", "NFKC", "NFKD"):
             for c in sorted(set(unicodedata.normalize(form, text) + unicodedata.normalize(form, text.lower()))):
-                vocabulary.setdefault(c, len(vocabulary))
-                vocabulary.setdefault("##" + c, len(vocabulary))
-    return vocabulary
+                result.setdefault(c)
+    return list(result)
 
 
 VARIANT_TEXTS = [
     "", " ", "Caf\u00e9 CAFE\u0301 the caf\u00e9", "Yesterday yesterday Yesterdays aYesterday", "New York  NEW YORK new  York Newt", "  <mask>  a<mask> <mask>. \t<mask>",
     "<unk> <UNK> <s>x</s> [MASK] [mask]", "foo FOO f\u00f6o foobar", "  double  spaces   here ", "!? a!b !!", "\u4e2d\u6587 \u4e2d", "e\u0301 \u00e9 E\u0301", "\ufb01 \u2460 \u00bd \ufdfa \uff21",
     "\ud55c\uad6d \u1112\u1161\u11ab", "\u0130\u0131 \u03a3\u03c3\u03c2", "q\u0323\u0307 q\u0307\u0323 \u1e69 s\u0323\u0307", "\u0958 \u0915\u093c \u0344", "a \u00a0b\u3000c\u2003", "the e_ a a_e ea", "x\u200by\ufeffz\x00", "(a)-[b], c...d", "\u226e <\u0338 \u2260",
+    "I'm you'LL we've don't it's I'\u017f he'D they\u2019re", "12 345\u0663\u0664 x1y22 \u00bd\u00b2 3.14 1234567", "a\n\nb \n c\r\n\r\nd\t\te  \n", "  lead trail  ",
+    "\u2581a\u2581\u2581b \u2581", "\u0120the \u010a<0x0A><0xE4>", "<s>x</s> <s></s>  <mask> y", "  <mask>\n<mask>foo", "\u2460\u0301 e\u0301\u0302 x\u0323\u0307 a\u0308\u200d", "\u1100\u1161\u0301 \u1161\u0301 \u0600ab\u0301 \u00a9\u200d\u263a",
+    "\U0001f468\u200d\U0001f469 \u263a\ufe0f \U0001f1e9\U0001f1ea", "the token of the yesterday physics", "ababab qzq \u30ab\u3099 \u2126\u00aa", "\u4e2d\u6587\u5b57 \u3053\u306b \ud55c \u0939\u093f", "x" * 120, "\u00c9\u00e8 \u0416 \u05d0 \u0915\u094d\u0937", "...!!??--(())  []", "Yesterday,caf\u00e9;New York", "\ud7a4\U000323a0\U0001e030z \u1c89", "\u0301\u0301 \u200b\u200b", "\x00a\x01b\x7f", " \u00a0 \u3000a",
 ]
 
 
@@ -107,12 +114,14 @@ def write_lines(name, lines):
         file.write("".join(line + "\n" for line in lines))
 
 
-def record(text, encoding):
-    return {"text": text, "ids": encoding.ids, "tokens": encoding.tokens, "offsets": [list(x) for x in encoding.offsets]}
+def compact(value):
+    return json.dumps(value, separators=(",", ":"))
 
 
-def main():
-    print("tokenizers", __version__)
+def write_minilm():
+    def record(text, encoding):
+        return {"text": text, "ids": encoding.ids, "tokens": encoding.tokens,
+                "offsets": [list(x) for x in encoding.offsets]}
     tokenizer = Tokenizer.from_file(os.path.join(MODEL, "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -124,14 +133,65 @@ def main():
     write_lines("torture.jsonl", [json.dumps(record(t, tokenizer.encode(t))) for t in torture])
     tokenizer.enable_truncation(12)
     write_lines("wordnet_ids_max12.txt", [" ".join(map(str, e.ids)) for e in tokenizer.encode_batch(texts[:300])])
+    print(len(torture), "odd texts")
 
-    lines = []
-    for folder in fuzz_tokenizer.write_variants(os.path.join(HERE, "variants"), tiny_vocabulary(VARIANT_TEXTS)):
-        peer = fuzz_tokenizer.peer(folder)
-        for text in VARIANT_TEXTS:
-            lines.append(json.dumps(dict(variant=os.path.basename(folder), **record(text, peer.encode(text)))))
+
+def training_texts():
+    with open(os.path.join(HERE, "wordnet_texts.txt"), encoding="utf-8") as file:
+        return file.read().split("\n")
+
+
+def short_record(record, strings):
+    if "error" in record:
+        return None
+    mask = record["special_tokens_mask"]
+    before = mask.index(0) if 0 in mask else len(mask)
+    behind = mask[::-1].index(0) if 0 in mask else 0
+    assert sum(mask) == before + behind
+    own = [[i, token] for i, (token, x) in enumerate(zip(record["tokens"], record["ids"])) if token != strings[x]]
+    return [record["ids"], record["offsets"], before, behind, own]
+
+
+def write_variants():
+    folder = os.path.join(HERE, "variants")
+    rng = random.Random(11)
+    texts = VARIANT_TEXTS + [fuzz_tokenizer.random_text(rng) for _ in range(12)]
+    lines = [compact(texts)]
+    written = tokenizer_variants.write_variants(folder, characters_of(VARIANT_TEXTS), training_texts())
+    for variant in written:
+        tokenizer = fuzz_tokenizer.peer(variant)
+        records = fuzz_tokenizer.encode(tokenizer, texts)
+        seen = sorted({i for record in records for i in record.get("ids", [])})
+        strings = {i: tokenizer.id_to_token(i) for i in seen}
+        lines.append(compact({"variant": os.path.basename(variant), "tokens": strings,
+                              "records": [short_record(record, strings) for record in records]}))
     write_lines("variants.jsonl", lines)
-    print(len(torture), "odd texts,", len(lines), "variant texts")
+    print(len(written), "variants,", len(texts), "texts each")
+
+
+def write_public(directory):
+    rng = random.Random(12)
+    texts = handmade()[:-1] + VARIANT_TEXTS + training_texts()[:40]
+    texts += [fuzz_tokenizer.random_text(rng) for _ in range(60)]
+    texts = [text for text in texts if len(text) < 90]
+    os.makedirs(os.path.join(HERE, "public"), exist_ok=True)
+    write_lines(os.path.join("public", "texts.json"), [json.dumps(texts)])
+    for folder in sorted(glob.glob(os.path.join(directory, "*", "tokenizer.json"))):
+        name = os.path.basename(os.path.dirname(folder))
+        records = fuzz_tokenizer.encode(fuzz_tokenizer.peer(os.path.dirname(folder)), texts)
+        write_lines(os.path.join("public", name + ".txt"), [" ".join(map(str, record["ids"])) for record in records])
+        print(name, len(texts), "texts")
+
+
+def main():
+    print("tokenizers", __version__)
+    parts = sys.argv[1:] or ["minilm", "variants"]
+    if "minilm" in parts:
+        write_minilm()
+    if "variants" in parts:
+        write_variants()
+    if "public" in parts:
+        write_public(parts[parts.index("public") + 1])
 
 
 if __name__ == "__main__":

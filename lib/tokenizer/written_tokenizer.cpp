@@ -1,0 +1,103 @@
+#include "tokenizer/written_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "tokenizer/config_files.h"
+#include "tokenizer/model.h"
+
+namespace stft::tokenizer {
+
+using io::Json;
+
+VocabularyLookup lookup_in(const Json& vocab) {
+  VocabularyLookup lookup;
+  lookup.size = static_cast<std::int32_t>(vocab.size());
+  if (vocab.is_object()) {
+    lookup.id_of = [&vocab](const std::string& token) -> std::optional<std::int32_t> {
+      const Json& id = member(vocab, token);
+      return id.is_number_integer() ? std::optional(id.get<std::int32_t>()) : std::nullopt;
+    };
+    return lookup;
+  }
+  std::unordered_map<std::string, std::int32_t> ids;
+  std::int32_t next = 0;
+  for (const Json& entry : vocab) {
+    if (entry.is_array() && !entry.empty() && entry[0].is_string()) {
+      ids.insert_or_assign(entry[0].get<std::string>(), next);
+    }
+    ++next;
+  }
+  lookup.id_of = [ids = std::move(ids)](const std::string& token) -> std::optional<std::int32_t> {
+    const auto found = ids.find(token);
+    return found == ids.end() ? std::nullopt : std::optional(found->second);
+  };
+  return lookup;
+}
+
+std::vector<AddedToken> written_tokens(const Json& list, const std::string& path) {
+  std::vector<AddedToken> tokens;
+  for (const Json& entry : list.is_array() ? list : Json::array()) {
+    const std::string where = fmt::format("{}: added_tokens[{}]", path, tokens.size());
+    AddedToken token;
+    token.content = io::get_string(entry, "content", where);
+    token.special = io::get_bool(entry, "special", where);
+    token.single_word = io::get_bool(entry, "single_word", where);
+    token.lstrip = io::get_bool(entry, "lstrip", where);
+    token.rstrip = io::get_bool(entry, "rstrip", where);
+    token.normalized = io::get_bool(entry, "normalized", where);
+    const Json& id = member(entry, "id");
+    token.id =
+        id.is_number_unsigned() && id.get<std::uint64_t>() <= std::uint64_t{kMaxTokenId} ? id.get<std::int32_t>() : 0;
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+Json written_charsmap(const Json& normalizer) {
+  if (!normalizer.is_object()) {
+    return {};
+  }
+  if (member(normalizer, "type") == "Sequence") {
+    for (const Json& item : member(normalizer, "normalizers")) {
+      if (item.is_object() && item.contains("precompiled_charsmap")) {
+        return item.at("precompiled_charsmap");
+      }
+    }
+    return {};
+  }
+  return member(normalizer, "precompiled_charsmap");
+}
+
+std::string written_model_type(const Json& model) {
+  if (!model.is_object()) {
+    return "";
+  }
+  const Json& type = member(model, "type");
+  if (type.is_string()) {
+    return type.get<std::string>();
+  }
+  return model.contains("merges") ? "BPE" : member(model, "vocab").is_array() ? "Unigram" : "WordPiece";
+}
+
+bool is_byte_level(const Json& component) {
+  if (!component.is_object()) {
+    return false;
+  }
+  if (member(component, "type") == "ByteLevel") {
+    return true;
+  }
+  for (const char* key : {"pretokenizers", "decoders"}) {
+    for (const Json& item : member(component, key)) {
+      if (is_byte_level(item)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace stft::tokenizer
