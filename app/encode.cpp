@@ -14,6 +14,7 @@
 #include "dist/rank_environment.h"
 #include "eval/embedder.h"
 #include "eval/embedding_file.h"
+#include "eval/prompts.h"
 #include "eval/quantize.h"
 #include "eval/text_encoding.h"
 #include "exit_codes.h"

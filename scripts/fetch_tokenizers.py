@@ -39,7 +39,7 @@ class GgufMetadata:
         self.content, self.position = content, 4
         if content[:4] != b"GGUF" or self.numbers("I", 1)[0] not in (2, 3):
             raise ValueError("not a GGUF file of version 2 or 3")
-        self.numbers("Q", 1)  # tensors
+        self.tensor_count, = self.numbers("Q", 1)
         self.values = {}
         for _ in range(self.numbers("Q", 1)[0]):
             key = self.string()

@@ -117,7 +117,7 @@ Ordered pooling_config(const model::ModuleSpec& module) {
           {"pooling_mode_mean_sqrt_len_tokens", has(PoolingMode::kMeanSqrtLenTokens)},
           {"pooling_mode_weightedmean_tokens", has(PoolingMode::kWeightedMean)},
           {"pooling_mode_lasttoken", has(PoolingMode::kLastToken)},
-          {"include_prompt", true}};
+          {"include_prompt", module.include_prompt}};
 }
 
 // The boolean keys fix the order of several modes; an order that they cannot say needs the newer key.
@@ -140,7 +140,7 @@ void write_module(const model::ModuleSpec& module, const fs::path& directory) {
     if (!legacy_keys_suffice(module.pooling)) {
       config = {{"embedding_dimension", module.pooling_input_dim},
                 {"pooling_mode", Ordered::array()},
-                {"include_prompt", true}};
+                {"include_prompt", module.include_prompt}};
       for (const PoolingMode mode : module.pooling) {
         config["pooling_mode"].push_back(model::pooling_mode_name(mode));
       }

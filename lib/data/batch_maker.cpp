@@ -6,25 +6,35 @@
 namespace stft::data {
 
 BatchMaker::BatchMaker(const Dataset& dataset, const tokenizer::Tokenizer& tokenizer, BatchOptions options)
-    : dataset_(dataset), tokenizer_(tokenizer), options_(std::move(options)) {}
+    : dataset_(dataset), tokenizer_(tokenizer), options_(std::move(options)) {
+  const auto measured = [&](const std::string& text) { return measure_prompt(text, tokenizer_, options_.max_length); };
+  for (size_t column = 0; column < prompts_.size(); ++column) {
+    prompts_[column] = measured(options_.prompts[column]);
+  }
+  negative_prompt_ = measured(options_.negative_prompt);
+  for (const std::string& text : options_.numbered_negative_prompts) {
+    numbered_negative_prompts_.push_back(measured(text));
+  }
+}
 
-void BatchMaker::add_text(TokenizedTexts& texts, std::string_view prompt, std::string_view text) const {
+void BatchMaker::add_text(TokenizedTexts& texts, const Prompt& prompt, std::string_view text) const {
   std::vector<int32_t> ids;
-  if (prompt.empty()) {
+  if (prompt.text.empty()) {
     ids = tokenizer_.encode_ids(text, options_.max_length);
   } else {
-    ids = tokenizer_.encode_ids(std::string(prompt).append(text), options_.max_length);
+    ids = tokenizer_.encode_ids(std::string(prompt.text).append(text), options_.max_length);
   }
   texts.ids.insert(texts.ids.end(), ids.begin(), ids.end());
   texts.offsets.push_back(static_cast<int64_t>(texts.ids.size()));
+  texts.prompt_lengths.push_back(prompt.length);
 }
 
-const std::string& BatchMaker::prompt(int64_t row, int64_t column) const {
+const Prompt& BatchMaker::prompt(int64_t row, int64_t column) const {
   if (column < Dataset::kColumns) {
-    return options_.prompts[static_cast<size_t>(column)];
+    return prompts_[static_cast<size_t>(column)];
   }
-  const auto& numbered = options_.numbered_negative_prompts;
-  return numbered.empty() ? options_.negative_prompt
+  const auto& numbered = numbered_negative_prompts_;
+  return numbered.empty() ? negative_prompt_
                           : numbered.at(static_cast<size_t>(dataset_.negative_column(row, column - Dataset::kColumns)));
 }
 
@@ -55,7 +65,7 @@ LocalMicroBatch BatchMaker::make(const std::vector<int64_t>& dataset_rows) const
     }
   }
   if (batch.local.count == 0) {
-    add_text(batch.texts, "", "");
+    add_text(batch.texts, {}, "");
     key(batch.global_rows, 0);
   }
   return batch;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/prompt.h"
 #include "data/step_plan.h"
 #include "tokenizer/tokenizer.h"
 
@@ -17,8 +18,9 @@ namespace stft::data {
 struct TokenizedTexts {
   std::vector<int32_t> ids;
   std::vector<int64_t> offsets{0};
-  std::vector<uint32_t> rows;     // of the global micro-batch
-  std::vector<uint32_t> columns;  // 0 anchor, 1 positive, 2.. negatives; or 0 text_1, 1 text_2
+  std::vector<uint32_t> rows;           // of the global micro-batch
+  std::vector<uint32_t> columns;        // 0 anchor, 1 positive, 2.. negatives; or 0 text_1, 1 text_2
+  std::vector<int64_t> prompt_lengths;  // Prompt::length of the text's prompt
 
   int64_t size() const { return static_cast<int64_t>(rows.size()); }
 };
@@ -57,12 +59,15 @@ class BatchMaker {
   LocalMicroBatch make(const std::vector<int64_t>& dataset_rows) const;
 
  private:
-  const std::string& prompt(int64_t row, int64_t column) const;
-  void add_text(TokenizedTexts& texts, std::string_view prompt, std::string_view text) const;
+  const Prompt& prompt(int64_t row, int64_t column) const;
+  void add_text(TokenizedTexts& texts, const Prompt& prompt, std::string_view text) const;
 
   const Dataset& dataset_;
   const tokenizer::Tokenizer& tokenizer_;
   BatchOptions options_;
+  std::array<Prompt, 2> prompts_;  // of options_, measured
+  Prompt negative_prompt_;
+  std::vector<Prompt> numbered_negative_prompts_;
 };
 
 }  // namespace stft::data

@@ -23,8 +23,10 @@ class Embedder {
   // one text. A text's vector depends on the other texts of the call by float rounding at most.
   at::Tensor embed(std::span<const std::string_view> texts, const std::string& prompt) const;
 
-  // The same of texts given as token ids: text i is ids[offsets[i] .. offsets[i + 1]).
-  at::Tensor embed_ids(std::span<const int32_t> ids, std::span<const int64_t> offsets) const;
+  // The same of texts given as token ids: text i is ids[offsets[i] .. offsets[i + 1]), of which the first
+  // prompt_lengths[i] are its prompt's; no lengths: no prompts.
+  at::Tensor embed_ids(std::span<const int32_t> ids, std::span<const int64_t> offsets,
+                       std::span<const int64_t> prompt_lengths = {}) const;
 
   const model::SentenceModel& model() const { return model_; }
 

@@ -28,6 +28,12 @@ struct PairFileConfig {
   std::string sentence1, sentence2, score;
 };
 
+// What goes before texts; at most one is set, none: the model's own choice.
+struct PromptConfig {
+  std::optional<std::string> text;
+  std::optional<std::string> name;  // of a prompt of the model
+};
+
 struct EvaluatorConfig {
   EvaluatorType type = EvaluatorType::kInformationRetrieval;
   std::string name;
@@ -39,6 +45,7 @@ struct EvaluatorConfig {
   // InformationRetrievalEvaluator
   TextFileConfig queries, corpus;
   std::string qrels_path;
+  PromptConfig query_prompt, corpus_prompt;
   bool graded = false;
   bool exclude_identical_ids = false;
   // EmbeddingSimilarityEvaluator

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "eval/prompts.h"
 #include "eval/text_blocks.h"
 #include "eval/top_documents.h"
 
@@ -128,7 +129,7 @@ DataNotes RetrievalEvaluator::notes() const {
 std::optional<at::Tensor> RetrievalEvaluator::embed_queries(const Embedder& embedder, dist::ProcessGroup& world,
                                                             Interrupt& interrupt) const {
   const TextBlocks blocks(data_.queries, batch_size_);
-  const std::string prompt = prompt_for(embedder.model().spec(), {"query"});
+  const std::string prompt = query_prompt(embedder.model().spec(), config_.query_prompt);
   const auto queries = static_cast<int64_t>(data_.queries.size());
   auto vectors_QD = at::zeros({queries, embedder.model().spec().embedding_dim()}, at::kFloat);
   for (int64_t block = world.rank(); block < blocks.count() && !interrupt.requested(); block += world.size()) {
@@ -147,14 +148,16 @@ std::optional<at::Tensor> RetrievalEvaluator::embed_queries(const Embedder& embe
 
 std::string RetrievalEvaluator::corpus_key() const {
   const TextFileConfig& corpus = config_.corpus;
-  return corpus.path + '\n' + corpus.id_field + '\n' + corpus.text_field + '\n' + std::to_string(batch_size_);
+  const PromptConfig& prompt = config_.corpus_prompt;
+  const std::string chosen = prompt.text ? "text " + *prompt.text : prompt.name ? "name " + *prompt.name : "own";
+  return fmt::format("{}\n{}\n{}\n{}\n{}", corpus.path, corpus.id_field, corpus.text_field, batch_size_, chosen);
 }
 
 std::vector<TopDocuments> RetrievalEvaluator::keep_documents(const Embedder& embedder, const dist::ProcessGroup& world,
                                                              CorpusCache& cache, const at::Tensor& queries_QD,
                                                              Interrupt& interrupt) const {
   const TextBlocks blocks(data_.corpus, batch_size_);
-  const std::string prompt = prompt_for(embedder.model().spec(), {"document", "passage", "corpus"});
+  const std::string prompt = document_prompt(embedder.model().spec(), config_.corpus_prompt);
   const std::string key = corpus_key();
   std::vector<at::Tensor> prepared_queries;
   for (const model::Similarity similarity : similarities_) {

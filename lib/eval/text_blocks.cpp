@@ -31,18 +31,4 @@ std::vector<std::string_view> TextBlocks::texts(int64_t block) const {
   return result;
 }
 
-std::string prompt_for(const model::ModelSpec& spec, const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (const auto found = spec.prompts.find(name); found != spec.prompts.end()) {
-      return found->second;
-    }
-  }
-  if (spec.default_prompt_name) {
-    if (const auto found = spec.prompts.find(*spec.default_prompt_name); found != spec.prompts.end()) {
-      return found->second;
-    }
-  }
-  return {};
-}
-
 }  // namespace stft::eval

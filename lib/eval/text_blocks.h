@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "model/model_spec.h"
-
 namespace stft::eval {
 
 // Blocks of similar length: texts by length, then position. A function of the texts and the size only, so a block is
@@ -29,8 +27,5 @@ class TextBlocks {
   int64_t size_;
   std::vector<int64_t> order_;
 };
-
-// The first of the model's prompts `names`, else its default prompt, else none.
-std::string prompt_for(const model::ModelSpec& spec, const std::vector<std::string>& names);
 
 }  // namespace stft::eval

@@ -3,13 +3,11 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -152,25 +150,6 @@ class TextEncoder {
 };
 
 }  // namespace
-
-std::string encoding_prompt(const model::ModelSpec& spec, const std::optional<std::string>& name) {
-  std::map<std::string, std::string> prompts = spec.prompts;
-  prompts.try_emplace("query");
-  prompts.try_emplace("document");
-  const std::optional<std::string>& chosen = name ? name : spec.default_prompt_name;
-  if (!chosen) {
-    return {};
-  }
-  if (const auto found = prompts.find(*chosen); found != prompts.end()) {
-    return found->second;
-  }
-  std::vector<std::string> names;
-  for (const auto& [known, prompt] : prompts) {
-    names.push_back(known);
-  }
-  throw UserError(fmt::format("{}: {} '{}' is not a prompt of the model (prompts: {})", spec.directory,
-                              name ? "--prompt-name" : "default_prompt_name", *chosen, fmt::join(names, ", ")));
-}
 
 at::Tensor encode_texts(const Embedder& embedder, std::span<const std::string_view> texts,
                         const EncodingOptions& options, dist::ProcessGroup& world) {

@@ -11,7 +11,6 @@
 
 #include "dist/process_group.h"
 #include "eval/embedder.h"
-#include "model/model_spec.h"
 
 namespace stft::eval {
 
@@ -21,10 +20,6 @@ struct EncodingOptions {
   int64_t block_size = 32;              // texts of a forward pass
   int64_t threads = 1;                  // forward passes at a time
 };
-
-// As SentenceTransformer.encode chooses it: the model's prompt `name`, else that of its default_prompt_name, else none.
-// "query" and "document" are names of every model. UserError for another name, listing the model's.
-std::string encoding_prompt(const model::ModelSpec& spec, const std::optional<std::string>& name);
 
 // Collective over `world`, with the same arguments on every rank: the embeddings [texts, D] in the order of the texts
 // on rank 0, an undefined tensor on the others. Blocks of similar length are dealt to ranks and threads; every block is

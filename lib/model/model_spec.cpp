@@ -99,9 +99,7 @@ ModuleSpec read_pooling(const std::string& directory, const std::string& path) {
   module.pooling = read_pooling_modes(config, file);
   const auto dim = io::optional_int(config, "embedding_dimension", file);
   module.pooling_input_dim = dim ? *dim : io::get_int(config, "word_embedding_dimension", file);
-  if (!io::optional_bool(config, "include_prompt", file).value_or(true)) {
-    throw UserError(file + ": include_prompt false is not available yet");
-  }
+  module.include_prompt = io::optional_bool(config, "include_prompt", file).value_or(true);
   return module;
 }
 
@@ -175,7 +173,7 @@ void read_sentence_config(ModelSpec& spec) {
   const Json config = io::read_json_file(file);
   if (config.contains("prompts") && config.at("prompts").is_object()) {
     for (const auto& [name, prompt] : config.at("prompts").items()) {
-      spec.prompts[name] = io::get_string(config.at("prompts"), name, file);
+      spec.prompts[name] = io::optional_string(config.at("prompts"), name, file).value_or("");
     }
   }
   spec.default_prompt_name = io::optional_string(config, "default_prompt_name", file);
@@ -313,6 +311,9 @@ ModelSpec read_model_spec(const std::string& directory) {
     spec.max_seq_length = io::optional_int(io::read_json_file(sentence_file), "max_seq_length", sentence_file);
   }
   read_sentence_config(spec);
+  for (const char* name : {"query", "document"}) {
+    spec.prompts.try_emplace(name);  // every model of sentence-transformers has them
+  }
   check_chain(spec);
   return spec;
 }
@@ -327,6 +328,7 @@ ModelSpec with_overrides(ModelSpec spec, const ModelConfig& config, uint64_t see
   if (!config.pooling.empty()) {
     spec.modules[1].pooling = config.pooling;
   }
+  spec.modules[1].include_prompt = config.include_prompt.value_or(spec.modules[1].include_prompt);
   if (config.dense) {
     ModuleSpec module;
     module.kind = ModuleKind::kDense;

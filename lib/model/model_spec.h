@@ -30,6 +30,7 @@ struct ModuleSpec {
   std::string path;                  // below the model directory; "" for the transformer
   std::vector<PoolingMode> pooling;  // kPooling
   int64_t pooling_input_dim = 0;     // kPooling
+  bool include_prompt = true;        // kPooling
   DenseSpec dense;                   // kDense
 
   bool operator==(const ModuleSpec&) const = default;
@@ -37,11 +38,11 @@ struct ModuleSpec {
 
 struct ModelSpec {
   std::string directory;
-  io::Json config;                        // config.json
-  std::vector<ModuleSpec> modules;        // the transformer first, then a pooling, then the rest
-  std::optional<int64_t> max_seq_length;  // sentence_bert_config.json
-  std::optional<double> dropout;          // replaces every dropout of the config
-  std::map<std::string, std::string> prompts;
+  io::Json config;                             // config.json
+  std::vector<ModuleSpec> modules;             // the transformer first, then a pooling, then the rest
+  std::optional<int64_t> max_seq_length;       // sentence_bert_config.json
+  std::optional<double> dropout;               // replaces every dropout of the config
+  std::map<std::string, std::string> prompts;  // by name; read_model_spec adds "query" and "document", empty
   std::optional<std::string> default_prompt_name;
   Similarity similarity = Similarity::kCosine;
   std::optional<int64_t> truncate_dim;  // config_sentence_transformers.json; what `encode` keeps of a vector
@@ -54,8 +55,8 @@ struct ModelSpec {
 // available.
 ModelSpec read_model_spec(const std::string& directory);
 
-// The spec with the recipe's changes: causal, pooling, normalize, dense, dropout, prompts, max_seq_length, similarity.
-// A new Dense is initialised from `seed`.
+// The spec with the recipe's changes: causal, pooling, include_prompt, normalize, dense, dropout, prompts,
+// max_seq_length, similarity. A new Dense is initialised from `seed`.
 ModelSpec with_overrides(ModelSpec spec, const ModelConfig& config, uint64_t seed);
 
 // Names of sentence-transformers.

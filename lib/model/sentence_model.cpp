@@ -65,7 +65,7 @@ at::Tensor SentenceModel::embed(const TokenBatch& batch, const ForwardContext& c
         vectors_ND = encoder_->forward(batch, context);
         break;
       case ModuleKind::kPooling:
-        vectors_ND = pool(vectors_ND, batch, module.pooling);
+        vectors_ND = pool(vectors_ND, batch, module.pooling, module.include_prompt);
         break;
       case ModuleKind::kDense:
         vectors_ND = apply_dense(*dense++, vectors_ND, context);

@@ -51,8 +51,9 @@ int64_t TokenBatch::real_tokens() const {
 }
 
 TokenBatch make_token_batch(std::span<const int32_t> ids, std::span<const int64_t> offsets,
-                            std::span<const TextKey> keys, Layout layout) {
+                            std::span<const TextKey> keys, Layout layout, std::span<const int64_t> prompt_lengths) {
   STFT_CHECK(offsets.size() == keys.size() + 1, "one offset more than texts");
+  STFT_CHECK(prompt_lengths.empty() || prompt_lengths.size() == keys.size(), "a prompt length for every text");
   const auto texts = static_cast<int64_t>(keys.size());
   STFT_CHECK(texts > 0, "a batch without texts");
   TokenBatch batch;
@@ -71,6 +72,9 @@ TokenBatch make_token_batch(std::span<const int32_t> ids, std::span<const int64_
     const int64_t length = length_of(text);
     batch.lengths.push_back(length);
     batch.keys.push_back(keys[static_cast<size_t>(text)]);
+    if (!prompt_lengths.empty()) {
+      batch.prompt_lengths.push_back(prompt_lengths[static_cast<size_t>(text)]);
+    }
     batch.memory_to_caller_N.data_ptr<int64_t>()[text] = i;
     if (layout == Layout::kPacked) {
       if (batch.buckets.empty() || batch.buckets.back().length != length) {

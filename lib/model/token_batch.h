@@ -31,13 +31,14 @@ enum class Layout {
 // Shapes: N texts, T = tokens in memory (packed: the sum of lengths; padded: N * longest).
 struct TokenBatch {
   Layout layout = Layout::kPacked;
-  at::Tensor token_ids_T;             // int64
-  at::Tensor position_T;              // int64, counted from 0 in each text
-  std::vector<int64_t> lengths;       // of the texts in memory order
-  std::vector<LengthBucket> buckets;  // packed: ascending lengths; padded: one bucket of the longest length
-  std::vector<TextKey> keys;          // in memory order
-  at::Tensor memory_to_caller_N;      // int64: caller's text i stands at memory position memory_to_caller_N[i]
-  at::Tensor padding_mask_NL;         // padded only: bool, true for real tokens
+  at::Tensor token_ids_T;               // int64
+  at::Tensor position_T;                // int64, counted from 0 in each text
+  std::vector<int64_t> lengths;         // of the texts in memory order
+  std::vector<LengthBucket> buckets;    // packed: ascending lengths; padded: one bucket of the longest length
+  std::vector<TextKey> keys;            // in memory order
+  at::Tensor memory_to_caller_N;        // int64: caller's text i stands at memory position memory_to_caller_N[i]
+  at::Tensor padding_mask_NL;           // padded only: bool, true for real tokens
+  std::vector<int64_t> prompt_lengths;  // leading tokens that are a prompt's, in memory order; empty: none are
 
   int64_t texts() const { return static_cast<int64_t>(lengths.size()); }
   int64_t real_tokens() const;
@@ -45,9 +46,9 @@ struct TokenBatch {
 
 // `ids` holds the texts' token ids one after the other, text i being [offsets[i], offsets[i + 1]); a text without
 // tokens (the tokenizer adds no special ones, as decoders' often do not) stands as the one token 0. `keys` has one
-// entry a text. Throws InternalError when the sizes do not fit.
+// entry a text, `prompt_lengths` too or none. Throws InternalError when the sizes do not fit.
 TokenBatch make_token_batch(std::span<const int32_t> ids, std::span<const int64_t> offsets,
-                            std::span<const TextKey> keys, Layout layout);
+                            std::span<const TextKey> keys, Layout layout, std::span<const int64_t> prompt_lengths = {});
 
 // Dropout of one forward pass. probability 0 draws nothing.
 struct DropoutPlan {

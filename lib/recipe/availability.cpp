@@ -93,7 +93,6 @@ std::vector<Refusal> model_refusals(const model::ModelConfig& m) {
   using model::AttentionKind;
   return {
       {"model.revision", m.revision != "main", "a revision (hub download)"},
-      {"model.include_prompt", m.include_prompt == false, "pooling without the prompt"},
       {"model.truncate_dim", m.truncate_dim.has_value(), "truncate_dim"},
       {"model.attention", m.attention == AttentionKind::kFlashVarlen || m.attention == AttentionKind::kEager,
        name_of(kAttentionKinds, m.attention)},
@@ -208,9 +207,8 @@ std::string refuse_evaluator(const std::string& type) {
 
 void refuse_evaluator_options(Reader& reader, eval::EvaluatorType type) {
   const std::vector<std::string_view> of_retrieval = {
-      "corpus_chunk_size",   "query_prompt",          "query_prompt_name", "corpus_prompt", "corpus_prompt_name",
-      "accuracy_at_k",       "precision_recall_at_k", "mrr_at_k",          "ndcg_at_k",     "map_at_k",
-      "main_score_function", "show_progress_bar",     "write_predictions"};
+      "corpus_chunk_size", "accuracy_at_k",       "precision_recall_at_k", "mrr_at_k",         "ndcg_at_k",
+      "map_at_k",          "main_score_function", "show_progress_bar",     "write_predictions"};
   const std::vector<std::string_view> of_similarity = {"main_similarity", "show_progress_bar"};
   for (const std::string_view key : type == eval::EvaluatorType::kEmbeddingSimilarity ? of_similarity : of_retrieval) {
     if (reader.child(key) != nullptr) {

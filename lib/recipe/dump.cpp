@@ -238,6 +238,10 @@ void dump_retrieval(const eval::EvaluatorConfig& evaluator, YamlWriter& out) {
   out.begin("qrels");
   out.text("path", evaluator.qrels_path);
   out.end();
+  out.scalar("query_prompt", yaml(evaluator.query_prompt.text));
+  out.scalar("query_prompt_name", yaml(evaluator.query_prompt.name));
+  out.scalar("corpus_prompt", yaml(evaluator.corpus_prompt.text));
+  out.scalar("corpus_prompt_name", yaml(evaluator.corpus_prompt.name));
   out.boolean("graded", evaluator.graded);
   out.boolean("exclude_identical_ids", evaluator.exclude_identical_ids);
 }

@@ -62,12 +62,23 @@ eval::EvaluatorConfig read_files(Reader& reader, eval::EvaluatorConfig config) {
   return config;
 }
 
+// `key` or `key`_name.
+eval::PromptConfig read_prompt(Reader& reader, const std::string& key) {
+  eval::PromptConfig prompt{reader.text(key), reader.text(key + "_name")};
+  if (prompt.text && prompt.name) {
+    reader.diagnostics().add(reader.key_path(key + "_name"), "given together with " + key + "; use one or the other");
+  }
+  return prompt;
+}
+
 eval::EvaluatorConfig read_retrieval(Reader& reader, eval::EvaluatorConfig config) {
   if (const std::optional<std::string> beir = reader.text("beir")) {
     config = read_beir(reader, *beir, std::move(config));
   } else if (reader.child("beir") == nullptr) {
     config = read_files(reader, std::move(config));
   }
+  config.query_prompt = read_prompt(reader, "query_prompt");
+  config.corpus_prompt = read_prompt(reader, "corpus_prompt");
   config.graded = reader.boolean("graded").value_or(config.graded);
   config.exclude_identical_ids = reader.boolean("exclude_identical_ids").value_or(config.exclude_identical_ids);
   return config;

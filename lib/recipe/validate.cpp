@@ -242,6 +242,7 @@ void validate(const Recipe& recipe, Diagnostics& diagnostics) {
   check_eval_sets(recipe.data.eval, diagnostics);
   check_sharding(recipe.sharding, diagnostics);
   check_metric(recipe, diagnostics);
+  check_prompts(recipe, diagnostics);
   check_checkpoint(recipe, diagnostics);
 }
 

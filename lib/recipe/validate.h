@@ -9,6 +9,9 @@ namespace stft::recipe {
 // Adds every contradiction between keys, every file that is missing and a metric that nothing gives.
 void validate(const Recipe& recipe, Diagnostics& diagnostics);
 
+// The part of it about prompts: names that neither model.prompts nor the model directory has.
+void check_prompts(const Recipe& recipe, Diagnostics& diagnostics);
+
 // The part of it about saving, the best model and early stopping.
 void check_checkpoint(const Recipe& recipe, Diagnostics& diagnostics);
 

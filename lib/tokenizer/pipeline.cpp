@@ -43,6 +43,9 @@ Pipeline::Pipeline(PipelineParts parts)
                         [](const AddedToken& token) { return token.special; });
   for (AddedToken& token : parts.added_tokens) {
     largest_id_ = std::max(largest_id_, token.id);
+    if (token.special) {
+      special_ids_.push_back(token.id);
+    }
     std::string pattern = token.normalized ? normalizer_.normalize(token.content) : token.content;
     if (pattern.empty() || pattern.size() > kMaxAddedTokenBytes) {
       throw UserError("the added token '" + shortened(token.content) + "' normalizes to " +
@@ -51,6 +54,7 @@ Pipeline::Pipeline(PipelineParts parts)
     auto& entries = token.normalized ? normalized : raw;
     entries.push_back({std::move(pattern), std::move(token)});
   }
+  std::sort(special_ids_.begin(), special_ids_.end());
   raw_added_ = AddedTokenMatcher(std::move(raw));
   normalized_added_ = AddedTokenMatcher(std::move(normalized));
   const SpecialTokens& all_specials = post_processor_.special_tokens();
@@ -281,6 +285,10 @@ void Pipeline::append_word_encoding(std::span<const AlignedChar> word, Encoding&
                                                   : model_->token_of(piece.id));
     encoding.offsets.emplace_back(word[char_at[first]].begin, word[char_at[last]].end);
   }
+}
+
+bool Pipeline::is_special(std::int32_t id) const {
+  return std::binary_search(special_ids_.begin(), special_ids_.end(), id);
 }
 
 }  // namespace stft::tokenizer

@@ -43,6 +43,8 @@ class Pipeline {
 
   std::int32_t largest_id() const { return largest_id_; }
   std::size_t special_count() const { return post_processor_.special_count(); }
+  // Whether the id is an added token that is special.
+  bool is_special(std::int32_t id) const;
 
  private:
   // What an ASCII character comes to on the fast path.
@@ -72,6 +74,7 @@ class Pipeline {
   TruncationSide truncation_side_ = TruncationSide::kRight;
   WordCache cache_;
   std::int32_t largest_id_ = 0;
+  std::vector<std::int32_t> special_ids_;  // ascending
 
   bool has_fast_path_ = false;
   std::array<AsciiAction, 128> ascii_{};

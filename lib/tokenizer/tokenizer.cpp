@@ -52,4 +52,8 @@ std::int64_t Tokenizer::special_tokens_per_text() const {
   return static_cast<std::int64_t>(pipeline_->special_count());
 }
 
+bool Tokenizer::is_special(std::int32_t id) const {
+  return pipeline_->is_special(id);
+}
+
 }  // namespace stft::tokenizer

@@ -47,6 +47,9 @@ class Tokenizer {
 
   std::int64_t special_tokens_per_text() const;
 
+  // Whether the id is an added token that is special.
+  bool is_special(std::int32_t id) const;
+
  private:
   std::shared_ptr<const Pipeline> pipeline_;
   std::shared_ptr<const TokenizerPolicy> policy_;

@@ -43,7 +43,7 @@ double LossEvaluator::block_loss(const Block& block, const eval::Embedder& embed
   std::vector<int64_t> rows(static_cast<size_t>(block.rows));
   std::iota(rows.begin(), rows.end(), block.first);
   const auto batch = data::BatchMaker(set.dataset, tokenizer_, set.batch).make(rows);
-  const auto embeddings = embedder.embed_ids(batch.texts.ids, batch.texts.offsets);
+  const auto embeddings = embedder.embed_ids(batch.texts.ids, batch.texts.offsets, batch.texts.prompt_lengths);
   return local_loss(options_.loss, batch, embeddings).item<double>();
 }
 

@@ -20,6 +20,7 @@
 #include "train/evaluation.h"
 #include "train/handshake.h"
 #include "train/loaded_model.h"
+#include "train/prompt_report.h"
 #include "train/replicas.h"
 #include "train/sharding_choice.h"
 #include "train/tokenizer_facts.h"
@@ -132,8 +133,12 @@ void tell_about_inputs(const Run& run) {
     log::info(fmt::format("data '{}': columns that are not mapped are ignored: {}", run.dataset->name(),
                           fmt::join(run.dataset->ignored_columns(), ", ")));
   }
+  std::vector<eval::DataNotes> all;
   for (const auto& evaluator : run.evaluators) {
-    const eval::DataNotes notes = evaluator->notes();
+    all.push_back(evaluator->notes());
+  }
+  all.push_back(prompt_notes(run.recipe, run.model->spec(), *run.tokenizer));
+  for (const eval::DataNotes& notes : all) {
     for (const std::string& warning : notes.warnings) {
       log::warn(warning);
     }

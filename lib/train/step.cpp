@@ -49,8 +49,8 @@ StepRunner::StepRunner(const model::SentenceModel& model, shard::ShardEngine& en
     : model_(model), engine_(engine), optimizer_(optimizer), mesh_(mesh), options_(std::move(options)) {}
 
 double StepRunner::run_micro_batch(const data::LocalMicroBatch& batch) {
-  const auto tokens =
-      model::make_token_batch(batch.texts.ids, batch.texts.offsets, text_keys(batch.texts), options_.layout);
+  const auto tokens = model::make_token_batch(batch.texts.ids, batch.texts.offsets, text_keys(batch.texts),
+                                              options_.layout, batch.texts.prompt_lengths);
   model::ForwardContext context;
   context.observer = &engine_;
   context.recomputes = options_.recomputes;

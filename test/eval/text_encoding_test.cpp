@@ -106,22 +106,4 @@ TEST_CASE("a vector that is not finite is refused with the number of its text", 
   CHECK_THAT(message, Contains("not finite for text 3"));
 }
 
-TEST_CASE("prompts are chosen as SentenceTransformer.encode chooses them", "[text_encoding]") {
-  model::ModelSpec spec;
-  spec.directory = "some/model";
-  CHECK(encoding_prompt(spec, {}).empty());
-  CHECK(encoding_prompt(spec, "query").empty());  // every model has the names query and document
-  spec.prompts = {{"query", "q: "}, {"other", "o: "}};
-  CHECK(encoding_prompt(spec, {}).empty());
-  CHECK(encoding_prompt(spec, "query") == "q: ");
-  CHECK(encoding_prompt(spec, "document").empty());
-  spec.default_prompt_name = "other";
-  CHECK(encoding_prompt(spec, {}) == "o: ");
-  CHECK(encoding_prompt(spec, "query") == "q: ");
-  const std::string unknown = test::message_of<UserError>([&] { encoding_prompt(spec, "passage"); });
-  CHECK_THAT(unknown, Contains("some/model") && Contains("'passage'") && Contains("document, other, query"));
-  spec.default_prompt_name = "nothing";
-  CHECK_THAT(test::message_of<UserError>([&] { encoding_prompt(spec, {}); }), Contains("default_prompt_name"));
-}
-
 }  // namespace stft::eval

@@ -125,6 +125,34 @@ TEST_CASE("1, 2 and 3 ranks train alike with CoSENTLoss, which needs the whole b
   }
 }
 
+TEST_CASE("1, 2 and 3 ranks train alike with prompts that pooling leaves out") {
+  auto recipe = test::tiny_recipe();
+  SECTION("an encoder that averages") {}
+  SECTION("a decoder, averaged with rising weights, and its last token") {
+    recipe.model.name_or_path = test::golden_path("tiny_llama");
+    recipe.model.pooling = {model::PoolingMode::kWeightedMean, model::PoolingMode::kLastToken};
+  }
+  test::use_triplets(recipe, 2, 28);
+  recipe.model.include_prompt = false;
+  recipe.model.prompts = {{"query", "the meaning of "}, {"document", "words for it: "}};
+  recipe.data.train.front().prompts = {{"anchor", "query"}, {"positive", "document"}, {"negative_2", "not "}};
+  recipe.train.max_steps = 3;  // 12, 12, 4: on 3 ranks 2, 2, 0
+  recipe.train.global_batch_size = 12;
+  recipe.optim.learning_rate = 0.02;
+  recipe.model.dropout = 0.1;
+  recipe.evaluators = {beir_config()};
+  recipe.data.eval = recipe.data.train;
+  recipe.data.eval.front().name = "rows";
+  const Outcome one = outcome_of(recipe, {1, shard::Strategy::kFullShard});
+  CHECK(largest_change(one, untrained(recipe)) > 1e-3);
+  for (const int64_t ranks : {2, 3}) {
+    INFO("ranks " << ranks);
+    check_same(outcome_of(recipe, {ranks, shard::Strategy::kFullShard}), one);
+  }
+  recipe.model.include_prompt = true;
+  CHECK(outcome_of(recipe, {1, shard::Strategy::kFullShard}).losses[0] != Approx(one.losses[0]).epsilon(1e-4));
+}
+
 TEST_CASE("the same run twice gives the same bytes") {  // T31
   auto recipe = test::tiny_recipe();
   recipe.train.global_batch_size = 12;
