@@ -92,7 +92,6 @@ struct Refusal {
 std::vector<Refusal> model_refusals(const model::ModelConfig& m) {
   using model::AttentionKind;
   return {
-      {"model.revision", m.revision != "main", "a revision (hub download)"},
       {"model.include_prompt", m.include_prompt == false, "pooling without the prompt"},
       {"model.truncate_dim", m.truncate_dim.has_value(), "truncate_dim"},
       {"model.attention", m.attention == AttentionKind::kFlashVarlen || m.attention == AttentionKind::kEager,
