@@ -106,7 +106,8 @@ HttpResponse Repository::follow(HttpRequest request, BodySink* sink) {
         kept.emplace(name, *value);
       }
     }
-    const bool is_named = request.method == HttpMethod::kHead && kept.contains("x-linked-etag");
+    const bool is_named =
+        request.method == HttpMethod::kHead && kept.contains("x-linked-etag") && kept.contains("x-linked-size");
     if (!response.is_redirect() || is_named) {
       response.headers.merge(kept);
       return response;

@@ -205,10 +205,12 @@ class Transfer {
     if (response.status == 416) {
       throw OtherContent("the server does not have the part of the file that it was asked for");
     }
-    if (!is_passing(response.status)) {
-      repository_.refuse(response, what_);
+    const std::string reason = fmt::format("HTTP status {}", response.status);
+    // The hub has just told of the file, so 403 is a storage whose link has run out.
+    if (!is_passing(response.status) && response.status != 403) {
+      throw SystemError(message(reason));
     }
-    return fmt::format("HTTP status {}", response.status);
+    return reason;
   }
 
   std::string message(const std::string& reason) const {

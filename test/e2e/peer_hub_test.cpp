@@ -35,7 +35,10 @@ TEST_CASE("the peer loads what stft downloaded, without network", "[peer]") {
   }
   const TemporaryDirectory directory;
   HubServer server;
+  HubServer storage;  // of another origin: redirects within one the peer takes for the hub's own
   serve_tiny_bert(server);
+  serve_tiny_bert(storage);
+  server.use_storage_at(storage.url());
   auto environment = hub_environment(server, directory.path("hf"));
   const std::string texts = directory.write("texts.txt", "small flowers\n");
   const Outcome encoded =
@@ -63,7 +66,10 @@ TEST_CASE("stft reads what the peer downloaded, without network", "[peer]") {
   INFO(way);
   const TemporaryDirectory directory;
   HubServer server;
+  HubServer storage;  // of another origin: redirects within one the peer takes for the hub's own
   serve_tiny_bert(server);
+  serve_tiny_bert(storage);
+  server.use_storage_at(storage.url());
   auto environment = hub_environment(server, directory.path("hf"));
   const Outcome outcome = run(python, {source_path("test/e2e/peer_hub.py"), way, HubServer::kId, "main"}, environment);
   INFO(outcome.err);

@@ -214,6 +214,22 @@ HubReply HubServer::listing(const std::string& revision) const {
   return {200, {{"Content-Type", "application/json"}}, answer.dump()};
 }
 
+// What newer versions of huggingface_hub ask for.
+HubReply HubServer::tree(const std::string& revision) const {
+  if (!revisions_.contains(revision)) {
+    return failure(404, revision.find('/') == std::string::npos ? "RevisionNotFound" : "EntryNotFound");
+  }
+  Json entries = Json::array();
+  for (const auto& [name, file] : files_) {
+    Json entry = {{"type", "file"}, {"path", name}, {"size", file.content.size()}, {"oid", std::string(40, 'b')}};
+    if (file.storage == Storage::kLfs) {
+      entry["lfs"] = {{"oid", file.etag}, {"size", file.content.size()}, {"pointerSize", 130}};
+    }
+    entries.push_back(entry);
+  }
+  return {200, {{"Content-Type", "application/json"}}, entries.dump()};
+}
+
 HubReply HubServer::file_reply(const HubRequest& request, const std::string& name) const {
   const File& file = files_.at(name);
   HubReply reply{200, {{"ETag", "\"" + file.etag + "\""}}, file.content};
@@ -240,6 +256,12 @@ HubReply HubServer::proper_reply(const HubRequest& request) {
   }
   if (path.starts_with(api + "/revision/")) {
     return listing(path.substr(api.size() + 10));
+  }
+  if (path.starts_with(api + "/tree/")) {
+    return tree(path.substr(api.size() + 6));
+  }
+  if (path == api) {
+    return listing("main");
   }
   if (path.starts_with("/storage/")) {
     for (const auto& [name, file] : files_) {

@@ -75,6 +75,7 @@ class HubServer {
   void accept_connections();
   void serve(int connection);
   HubReply listing(const std::string& revision) const;
+  HubReply tree(const std::string& revision) const;
   HubReply file_reply(const HubRequest& request, const std::string& name) const;
 
   int listener_ = -1;
