@@ -30,6 +30,10 @@ void refuse_unavailable_command(CLI::App& app, const char* name) {
   command->callback([name] { throw UserError(std::string("stft ") + name + " is not available yet"); });
 }
 
+void add_revision(CLI::App& command, std::string& revision) {
+  command.add_option("--revision", revision, "branch, tag or commit of a hub's model (default: main)");
+}
+
 void add_train(CLI::App& app, Parsed& parsed) {
   CLI::App* command = app.add_subcommand("train", "fine-tune the model of a recipe, sharded over ranks");
   command->add_option("recipe", parsed.train.recipe_path, "the recipe (YAML)")->required();
@@ -55,8 +59,9 @@ void add_tokenize(CLI::App& app, Parsed& parsed) {
   CLI::App* command = app.add_subcommand("tokenize", "token ids, tokens and offsets of texts, one JSON line each");
   command
       ->add_option("model", parsed.tokenize.model,
-                   "a directory with a tokenizer.json, or the vocabulary of an older tokenizer")
+                   "a directory with a tokenizer.json or an older tokenizer's vocabulary, or a hub's model")
       ->required();
+  add_revision(*command, parsed.tokenize.revision);
   auto* text = command->add_option("--text", parsed.tokenize.text, "one text");
   command->add_option("--input", parsed.tokenize.input_path, "a file, one text a line (default: standard input)")
       ->excludes(text);
@@ -71,7 +76,8 @@ void add_encode(CLI::App& app, Parsed& parsed) {
                                                              {"ubinary", eval::Precision::kUbinary}};
   EncodeOptions& options = parsed.encode;
   CLI::App* command = app.add_subcommand("encode", "embeddings of the texts of a file, in order");
-  command->add_option("model", options.model, "a model directory")->required();
+  command->add_option("model", options.model, "a model directory, or a hub's model")->required();
+  add_revision(*command, options.revision);
   command->add_option("--input", options.input_path, "a file, one text a line, or a table with --column")->required();
   command->add_option("--column", options.column, "the column of a .jsonl, .csv or .tsv file that holds the texts");
   command->add_option("--output", options.output_path, "a .npy, .safetensors or .jsonl file")->required();
@@ -90,7 +96,7 @@ void add_encode(CLI::App& app, Parsed& parsed) {
 
 void add_eval(CLI::App& app, Parsed& parsed) {
   CLI::App* command = app.add_subcommand("eval", "run a recipe's evaluators on a checkpoint or a model");
-  command->add_option("model", parsed.eval.model, "a checkpoint or a model directory")->required();
+  command->add_option("model", parsed.eval.model, "a checkpoint, a model directory, or a hub's model")->required();
   command->add_option("--recipe", parsed.eval.recipe_path, "the recipe (default: the one saved with the run)");
   command->add_option("--set", parsed.eval.overrides, "override a key: a.b=value")->allow_extra_args(false);
   command->add_option("--nproc", parsed.eval.nproc, "ranks on this machine")->check(CLI::Range(1, 4096));
@@ -103,7 +109,9 @@ void add_export(CLI::App& app, Parsed& parsed) {
   static const std::map<std::string, WeightPrecision> precisions = {
       {"fp32", WeightPrecision::kFloat32}, {"bf16", WeightPrecision::kBFloat16}, {"fp16", WeightPrecision::kFloat16}};
   CLI::App* command = app.add_subcommand("export", "a checkpoint as a directory that sentence-transformers loads");
-  command->add_option("checkpoint", parsed.exporting.checkpoint, "a checkpoint or a model directory")->required();
+  command->add_option("checkpoint", parsed.exporting.checkpoint, "a checkpoint, a model directory, or a hub's model")
+      ->required();
+  add_revision(*command, parsed.exporting.revision);
   command->add_option("--out", parsed.exporting.out, "the directory to write")->required();
   command
       ->add_option_function<std::string>(

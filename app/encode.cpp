@@ -19,6 +19,7 @@
 #include "eval/text_encoding.h"
 #include "exit_codes.h"
 #include "io/checksum.h"
+#include "locate_model.h"
 #include "rank_process.h"
 #include "train/console.h"
 #include "train/handshake.h"
@@ -61,13 +62,13 @@ int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
     check_output(options);
   }
   const auto list = data::TextList::load(options.input_path, options.column);
-  const train::LoadedModel loaded = train::load_model(options.model);
+  const auto world = train::join_world(info, {});
+  const train::LoadedModel loaded = train::load_model(locate_model({options.model, options.revision}, info, *world));
   const model::ModelSpec& spec = loaded.model->spec();
   eval::EncodingOptions encoding;
   encoding.prompt = eval::encoding_prompt(spec, options.prompt_name);
   encoding.truncate_dim = options.truncate_dim ? options.truncate_dim : spec.truncate_dim;
   encoding.threads = threads_per_rank({}, info.local_world_size);
-  const auto world = train::join_world(info, {});
   train::agree_on_facts(*world, facts(encoding, list, loaded));
   if (info.rank == 0) {
     train::tell_about_tokenizer(*loaded.tokenizer);
@@ -102,6 +103,7 @@ int run_encode(const EncodeOptions& options, const std::vector<std::string>& arg
     }
   }
   check_output(options);
+  locate_model({options.model, options.revision});  // before the ranks, which then find it
   return dist::launch({arguments, options.nproc, threads_per_rank({}, options.nproc)});
 }
 

@@ -11,7 +11,8 @@
 namespace stft::app {
 
 struct EncodeOptions {
-  std::string model;  // a model directory
+  std::string model;              // a model directory, or the id of a hub's model
+  std::string revision = "main";  // of a hub's model
   std::string input_path;
   std::optional<std::string> column;  // of a table; without: one text a line
   std::string output_path;            // .npy, .safetensors or .jsonl

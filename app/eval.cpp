@@ -14,6 +14,7 @@
 #include "checkpoint/manifest.h"
 #include "dist/launch.h"
 #include "exit_codes.h"
+#include "locate_model.h"
 #include "rank_process.h"
 #include "recipe/files.h"
 #include "standard_output.h"
@@ -62,8 +63,12 @@ std::string to_json(const eval::NamedValues& metrics) {
 }  // namespace
 
 recipe::Recipe evaluation_recipe(const EvalOptions& options) {
-  if (const std::string problem = recipe::model_directory_problem(options.model); !problem.empty()) {
+  if (const std::string problem = recipe::model_problem(options.model); !problem.empty()) {
     throw UserError(problem);
+  }
+  if (!options.recipe_path && recipe::is_hub_model(options.model)) {
+    throw UserError(fmt::format(
+        "no such directory '{}'; if it is a hub's model, name a recipe with evaluators by --recipe", options.model));
   }
   // A JSON string is a YAML string; ${...} in it would be expanded, so a path with one must come by --recipe.
   std::vector<std::string> overrides = {
@@ -88,6 +93,7 @@ eval::NamedValues evaluate_on_ranks(recipe::Recipe recipe, const dist::RankInfo&
   auto facts = opening_facts("evaluation");
   facts.push_back(train::recipe_fact(recipe));
   train::agree_on_facts(*world, facts);
+  recipe = with_located_model(std::move(recipe), info, *world, recipe::Purpose::kEvaluation);
   train::Run run = train::assemble_evaluation(std::move(recipe), std::move(world));
   train::EvaluationRunner runner(train::evaluation_parts(run));
   const auto evaluation = runner.run({});
@@ -112,6 +118,7 @@ int run_eval(const EvalOptions& options, const std::vector<std::string>& argumen
   recipe::Recipe recipe = evaluation_recipe(options);
   if (!info) {
     const int64_t nproc = recipe.launch.nproc.value_or(1);
+    recipe = with_located_model(std::move(recipe), recipe::Purpose::kEvaluation);  // the ranks then find it
     return dist::launch({arguments, nproc, threads_per_rank(recipe.launch.threads_per_rank, nproc)});
   }
   try {

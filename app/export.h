@@ -8,7 +8,8 @@
 namespace stft::app {
 
 struct ExportOptions {
-  std::string checkpoint;
+  std::string checkpoint;         // or a model directory, or the id of a hub's model
+  std::string revision = "main";  // of a hub's model
   std::string out;
   checkpoint::WeightPrecision precision = checkpoint::WeightPrecision::kAsInput;
   bool merges_lora = false;

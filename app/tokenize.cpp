@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/file.h"
+#include "locate_model.h"
 #include "tokenizer/tokenizer.h"
 
 namespace stft::app {
@@ -55,7 +56,7 @@ int run_tokenize(const TokenizeOptions& options) {
   if (options.text && options.input_path) {
     throw UserError("tokenize: give either --text or --input, not both");
   }
-  const Printer printer(options.model);
+  const Printer printer(locate_model({options.model, options.revision, hub::Wanted::kTokenizer}));
   if (options.text) {
     printer.print(*options.text);
   } else if (options.input_path) {

@@ -7,7 +7,8 @@
 namespace stft::app {
 
 struct TokenizeOptions {
-  std::string model;                      // a model directory
+  std::string model;                      // a model directory, or the id of a hub's model
+  std::string revision = "main";          // of a hub's model
   std::optional<std::string> text;        // one text; not together with input_path
   std::optional<std::string> input_path;  // one text a line: the bytes between newlines, a blank line included
 };

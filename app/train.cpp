@@ -13,6 +13,7 @@
 #include "dist/stop_signals.h"
 #include "exit_codes.h"
 #include "io/directory.h"
+#include "locate_model.h"
 #include "rank_process.h"
 #include "recipe/recipe.h"
 #include "train/handshake.h"
@@ -60,6 +61,7 @@ int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::Ran
   };
   auto world = train::join_world(info, recipe.launch);
   train::agree_on_facts(*world, facts(options, recipe));
+  recipe = with_located_model(std::move(recipe), info, *world);
   std::optional<train::ResumePoint> resumed;
   if (options.resume) {
     if (io::is_directory(output_dir)) {
@@ -109,10 +111,11 @@ int run_train(const TrainOptions& options, const std::vector<std::string>& argum
     }
   }
   const int64_t nproc = recipe.launch.nproc.value_or(1);
+  const int64_t threads = threads_per_rank(recipe.launch.threads_per_rank, nproc);
   recipe = recipe::resolve(std::move(recipe), nproc);
   train::check_output_dir(recipe, output_dir_use(options));
-  return dist::launch(
-      {arguments, nproc, threads_per_rank(recipe.launch.threads_per_rank, nproc), /*saves_on_stop=*/true});
+  with_located_model(std::move(recipe));  // before the ranks, which then find it
+  return dist::launch({arguments, nproc, threads, /*saves_on_stop=*/true});
 }
 
 }  // namespace stft::app

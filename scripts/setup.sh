@@ -18,7 +18,8 @@ deps=$root/.deps
 manifest=$root/third_party/manifests/pypi.txt
 work=
 packages=(cmake ninja-build g++ ccache libcli11-dev libyaml-cpp-dev libfmt-dev catch2 nlohmann-json3-dev libgloo-dev
-          libutf8proc-dev libonig-dev libxxhash-dev zlib1g-dev libjemalloc-dev wordnet-base python3 unzip git)
+          libutf8proc-dev libonig-dev libxxhash-dev zlib1g-dev libcurl4-openssl-dev libjemalloc-dev wordnet-base python3 unzip
+          git)
 # The tags of the pinned wheels; older pip does not derive the older tags from the newest.
 platforms=(manylinux_2_28_x86_64 manylinux_2_25_x86_64 manylinux_2_18_x86_64 manylinux_2_17_x86_64 manylinux2014_x86_64)
 

@@ -27,8 +27,9 @@ struct DenseConfig {
 };
 
 struct ModelConfig {
-  std::string name_or_path;  // required: a model directory
-  std::string revision = "main";
+  std::string name_or_path;               // required: a model directory, or the id of a model of a hub
+  std::string revision = "main";          // of the hub's model: a branch, a tag or a commit
+  std::string snapshot;                   // no key: where the hub's model lies on this machine, once that is known
   std::optional<int64_t> max_seq_length;  // unset: the model's own
   std::vector<PoolingMode> pooling;       // empty: the model's own
   std::optional<bool> include_prompt;     // unset: the model's own
@@ -40,6 +41,9 @@ struct ModelConfig {
   std::optional<Similarity> similarity_fn_name;  // unset: the model's own (cosine)
   AttentionKind attention = AttentionKind::kAuto;
   std::optional<bool> causal;
+
+  // Of the model's files. Meaningful for a hub's model once `snapshot` is known.
+  const std::string& directory() const { return snapshot.empty() ? name_or_path : snapshot; }
 };
 
 }  // namespace stft::model

@@ -92,7 +92,6 @@ struct Refusal {
 std::vector<Refusal> model_refusals(const model::ModelConfig& m) {
   using model::AttentionKind;
   return {
-      {"model.revision", m.revision != "main", "a revision (hub download)"},
       {"model.truncate_dim", m.truncate_dim.has_value(), "truncate_dim"},
       {"model.attention", m.attention == AttentionKind::kFlashVarlen || m.attention == AttentionKind::kEager,
        name_of(kAttentionKinds, m.attention)},

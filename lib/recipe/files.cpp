@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "hub/hub_config.h"
+
 namespace stft::recipe {
 
 namespace {
@@ -60,7 +62,21 @@ std::string model_directory_problem(const std::string& path) {
   if (is_there(directory)) {
     return "'" + path + "' is a file, expected a model directory";
   }
-  return "no such directory '" + path + "', and downloading a model from a hub is not available yet";
+  return "no such directory '" + path + "'";
+}
+
+bool is_hub_model(const std::string& name_or_path) {
+  return hub::is_repo_id(name_or_path) && !is_there(name_or_path);
+}
+
+std::string model_problem(const std::string& name_or_path) {
+  if (is_hub_model(name_or_path)) {
+    return {};
+  }
+  const std::string problem = model_directory_problem(name_or_path);
+  return problem.empty() || is_there(name_or_path)
+             ? problem
+             : problem + ", and it is no hub id (NAME or ORG/NAME of letters, digits, '-', '_' and '.')";
 }
 
 }  // namespace stft::recipe

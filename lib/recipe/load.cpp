@@ -1,5 +1,6 @@
 #include "recipe/availability.h"
 #include "recipe/diagnostics.h"
+#include "recipe/files.h"
 #include "recipe/overrides.h"
 #include "recipe/recipe.h"
 #include "recipe/sections.h"
@@ -7,6 +8,19 @@
 #include "recipe/yaml_document.h"
 
 namespace stft::recipe {
+
+namespace {
+
+void throw_if_any(Diagnostics& diagnostics, Purpose purpose) {
+  if (purpose == Purpose::kEvaluation) {
+    for (const char* section : {"run", "data.train", "checkpoint", "train"}) {
+      diagnostics.forget_under(section);
+    }
+  }
+  diagnostics.throw_if_any();
+}
+
+}  // namespace
 
 Recipe load(const std::string& path, const std::vector<std::string>& overrides, Purpose purpose) {
   Diagnostics diagnostics(path);
@@ -19,13 +33,24 @@ Recipe load(const std::string& path, const std::vector<std::string>& overrides, 
   validate(recipe, diagnostics);
   check_availability(recipe, diagnostics);
   if (purpose == Purpose::kEvaluation) {
-    for (const char* section : {"run", "data.train", "checkpoint", "train"}) {
-      diagnostics.forget_under(section);
-    }
     recipe.train.global_batch_size.reset();
   }
-  diagnostics.throw_if_any();
+  throw_if_any(diagnostics, purpose);
   recipe.origins = diagnostics.origins();
+  return recipe;
+}
+
+Recipe with_snapshot(Recipe recipe, const std::string& snapshot, Purpose purpose) {
+  recipe.model.snapshot = snapshot;
+  Diagnostics diagnostics("the recipe");
+  for (const auto& [key, origin] : recipe.origins) {
+    diagnostics.record_given(key, {origin, 0});
+  }
+  if (const std::string problem = model_directory_problem(snapshot); !problem.empty()) {
+    diagnostics.add("model.name_or_path", problem);
+  }
+  check_metric(recipe, diagnostics);
+  throw_if_any(diagnostics, purpose);
   return recipe;
 }
 

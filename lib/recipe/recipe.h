@@ -87,6 +87,10 @@ enum class Purpose {
 // Throws UserError whose message holds every problem, one a line, each with file:line and key path.
 Recipe load(const std::string& path, const std::vector<std::string>& overrides, Purpose purpose = Purpose::kTraining);
 
+// With model.snapshot set, for a hub's model whose files are now there, and the checks of load() that had to wait for
+// them. Throws UserError like load.
+Recipe with_snapshot(Recipe recipe, const std::string& snapshot, Purpose purpose = Purpose::kTraining);
+
 // Checks and derivations that need the number of ranks: global_batch_size into per_device_train_batch_size, batch
 // sizes that do not divide, hybrid_shard_size. Throws UserError like load.
 Recipe resolve(Recipe recipe, int64_t world_size);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "hub/hub_config.h"
 #include "recipe/choices.h"
 #include "recipe/files.h"
 #include "recipe/metrics.h"
@@ -188,12 +189,19 @@ void check_sharding(const shard::ShardConfig& sharding, Diagnostics& diagnostics
   }
 }
 
-void check_metric(const Recipe& recipe, Diagnostics& diagnostics) {
+void check_revision(const model::ModelConfig& model, Diagnostics& diagnostics) {
+  const std::string key = "model.revision";
+  if (!hub::is_revision(model.revision)) {
+    diagnostics.add(key, "\"" + model.revision.substr(0, 80) + "\" is no branch, tag or commit");
+  } else if (model.revision != model::ModelConfig{}.revision && !is_hub_model(model.name_or_path)) {
+    diagnostics.add(key, "is for the id of a hub's model; '" + model.name_or_path + "' is none");
+  }
+}
+
+void check_metric_of_model(const Recipe& recipe, Diagnostics& diagnostics) {
   const std::string key = "checkpoint.metric_for_best_model";
-  const bool is_unsure = diagnostics.has_problem_under("evaluators") || diagnostics.has_problem_under("model") ||
-                         diagnostics.has_problem_under("data.eval");
-  const model::Similarity similarity = similarity_of_model(recipe.model.name_or_path);
-  if (is_unsure || best_metric(recipe, similarity).has_value()) {
+  const model::Similarity similarity = similarity_of_model(recipe.model.directory());
+  if (best_metric(recipe, similarity).has_value()) {
     return;
   }
   if (!recipe.checkpoint.metric_for_best_model.has_value()) {
@@ -220,11 +228,21 @@ void check_metric(const Recipe& recipe, Diagnostics& diagnostics) {
 
 }  // namespace
 
+void check_metric(const Recipe& recipe, Diagnostics& diagnostics) {
+  const bool is_unsure = diagnostics.has_problem_under("evaluators") || diagnostics.has_problem_under("model") ||
+                         diagnostics.has_problem_under("data.eval");
+  const bool has_files = !recipe.model.snapshot.empty() || !is_hub_model(recipe.model.name_or_path);
+  if (!is_unsure && has_files) {
+    check_metric_of_model(recipe, diagnostics);
+  }
+}
+
 void validate(const Recipe& recipe, Diagnostics& diagnostics) {
   if (!recipe.model.name_or_path.empty()) {
-    if (const std::string problem = model_directory_problem(recipe.model.name_or_path); !problem.empty()) {
+    if (const std::string problem = model_problem(recipe.model.name_or_path); !problem.empty()) {
       diagnostics.add("model.name_or_path", problem);
     }
+    check_revision(recipe.model, diagnostics);
   } else if (!diagnostics.has_problem_under("model.name_or_path")) {
     diagnostics.add("model.name_or_path", "must not be empty");
   }

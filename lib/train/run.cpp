@@ -90,7 +90,7 @@ data::LoaderOptions loader_options(const Run& run) {
 }
 
 model::ModelSpec resolved_spec(const recipe::Recipe& recipe, const tokenizer::Tokenizer& tokenizer) {
-  model::ModelSpec spec = model::read_model_spec(recipe.model.name_or_path);
+  model::ModelSpec spec = model::read_model_spec(recipe.model.directory());
   if (!spec.max_seq_length) {
     spec.max_seq_length = tokenizer.model_max_length();
   }
@@ -157,7 +157,7 @@ void check_wrap(const Run& run) {
 // What evaluating takes, short of the weights' values.
 void read_model_and_evaluators(Run& run) {
   const recipe::Recipe& r = run.recipe;
-  run.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(r.model.name_or_path));
+  run.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(r.model.directory()));
   run.model = std::make_unique<model::SentenceModel>(resolved_spec(r, *run.tokenizer));
   check_model_fits(run);
   run.evaluators = make_evaluators(r, *run.model, *run.tokenizer);
@@ -165,12 +165,17 @@ void read_model_and_evaluators(Run& run) {
   check_wrap(run);
 }
 
-// Everything that comes from the recipe's files, short of the weights' values.
-Run read_inputs(recipe::Recipe recipe, int64_t ranks, const data::Position& start) {
+Run read_data(recipe::Recipe recipe, int64_t ranks, const data::Position& start) {
   Run run;
   run.recipe = std::move(recipe);
   run.dataset = std::make_unique<data::Dataset>(data::Dataset::load(run.recipe.data.train.front()));
   run.plan = plan_steps(run.recipe.train, run.dataset->size(), ranks, start);
+  return run;
+}
+
+// Everything that comes from the recipe's files, short of the weights' values.
+Run read_inputs(recipe::Recipe recipe, int64_t ranks, const data::Position& start) {
+  Run run = read_data(std::move(recipe), ranks, start);
   read_model_and_evaluators(run);
   return run;
 }
@@ -211,7 +216,7 @@ std::vector<std::string> evaluation_paths(const recipe::Recipe& recipe) {
 
 std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
   std::vector<std::string> paths = evaluation_paths(recipe);
-  paths.push_back(recipe.model.name_or_path);
+  paths.push_back(recipe.model.directory());
   add_files(paths, recipe.data.train);
   return paths;
 }
@@ -291,6 +296,10 @@ void clear_output_dir(const std::string& output_dir) {
 
 void check_inputs(const recipe::Recipe& recipe, int64_t ranks) {
   tell_about_inputs(read_inputs(recipe, ranks, {}));
+}
+
+void check_inputs_without_model(const recipe::Recipe& recipe, int64_t ranks) {
+  tell_about_data(read_data(recipe, ranks, {}));
 }
 
 Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world) {

@@ -59,6 +59,9 @@ Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGrou
 // Validates everything that the recipe's files hold, as assemble() would, without ranks and without reading weights.
 void check_inputs(const recipe::Recipe& recipe, int64_t ranks);
 
+// The part of it that needs no file of the model: the training data and the number of steps.
+void check_inputs_without_model(const recipe::Recipe& recipe, int64_t ranks);
+
 // What a run does with an output_dir that holds a run.
 enum class OutputDirUse {
   kNew,  // refuses it

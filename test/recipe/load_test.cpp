@@ -105,6 +105,24 @@ TEST_CASE("the metric is checked against the model's own similarity", "[recipe]"
   CHECK_NOTHROW(load_text(text, {"model.name_or_path=test/bad_recipes/data/dot_model"}));
 }
 
+TEST_CASE("a hub's model is located after the rest of the recipe is checked", "[recipe]") {
+  const std::string text = small_recipe() + kEvaluator + "checkpoint: {metric_for_best_model: dev_dot_ndcg@10}\n";
+  const std::vector<std::string> id = {"model.name_or_path=some-org/some.model"};
+  CHECK_THROWS_WITH(load_text(text + "nonsense: 1\n", id), Catch::Contains("nonsense"));
+  Recipe recipe = load_text(text, {id[0], "model.revision=v1"});
+  CHECK(recipe.model.revision == "v1");
+  CHECK(recipe.model.directory() == "some-org/some.model");
+  // Which metrics there are depends on the model.
+  const Recipe located = with_snapshot(recipe, "test/bad_recipes/data/dot_model");
+  CHECK(located.model.directory() == "test/bad_recipes/data/dot_model");
+  CHECK(dump(located) == dump(recipe));
+  CHECK_THROWS_WITH(
+      with_snapshot(recipe, "test/bad_recipes/data/model"),
+      Catch::Contains("did you mean dev_cosine_ndcg@10?") && Catch::Contains(":14: checkpoint.metric_for_best_model"));
+  CHECK_NOTHROW(with_snapshot(recipe, "test/bad_recipes/data/model", Purpose::kEvaluation));
+  CHECK_THROWS_WITH(with_snapshot(recipe, "test/bad_recipes/data"), Catch::Contains("model.name_or_path"));
+}
+
 TEST_CASE("--set changes, adds and removes", "[recipe]") {
   const Recipe recipe = load_text(small_recipe() + "train: {max_steps: 5, eval_steps: 7}\n",
                                   {"train.max_steps=9", "train.eval_steps=", "model.prompts={query: 'q: '}",

@@ -1,0 +1,160 @@
+#include "locate_model.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "dist/stop_signals.h"
+#include "hub/hub_config.h"
+#include "recipe/files.h"
+#include "train/first_rank.h"
+#include "train/handshake.h"
+
+namespace stft::app {
+namespace {
+
+constexpr double kSecondsBetweenLiveLines = 0.1;
+constexpr double kSecondsBetweenMilestones = 10;
+
+std::string megabytes(std::int64_t bytes) {
+  return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e6);
+}
+
+// A live line on a terminal; elsewhere a line at the start, at times, and at the end.
+class DownloadReport {
+ public:
+  explicit DownloadReport(hub::ModelRequest request) : request_(std::move(request)) {}
+
+  void tell(const hub::Progress& progress) {
+    const double now = monotonic_seconds();
+    if (start_ == 0) {
+      start_ = last_milestone_ = now;
+      log::info(fmt::format("downloading model {} (revision {}, commit {})", request_.id, request_.revision,
+                            progress.commit));
+    }
+    if (progress.file.empty()) {
+      finish(progress, now);
+      return;
+    }
+    const std::string text =
+        fmt::format("{}: {} of {} MB, {} MB/s, {} ({} of {} files)", request_.id, megabytes(progress.received_bytes),
+                    megabytes(progress.total_bytes),
+                    megabytes(static_cast<std::int64_t>(static_cast<double>(progress.received_bytes) /
+                                                        std::max(now - start_, 0.1))),
+                    progress.file, progress.files_done, progress.files);
+    if (log::settings().is_terminal) {
+      if (now - last_live_ >= kSecondsBetweenLiveLines) {
+        log::live(text);
+        last_live_ = now;
+      }
+    } else if (now - last_milestone_ >= kSecondsBetweenMilestones) {
+      log::info(text);
+      last_milestone_ = now;
+    }
+  }
+
+ private:
+  void finish(const hub::Progress& progress, double now) {
+    log::live("");
+    log::info(fmt::format("downloaded {} files, {} MB in {:.1f} s", progress.files_done,
+                          megabytes(progress.received_bytes), now - start_));
+  }
+
+  hub::ModelRequest request_;
+  double start_ = 0;
+  double last_live_ = 0;
+  double last_milestone_ = 0;
+};
+
+// A launcher holds stop signals back for its ranks; before there are any, they end the download.
+bool is_stop_pending() {
+  sigset_t pending{};
+  ::sigpending(&pending);
+  return dist::stop_requested() || std::any_of(dist::kStopSignals.begin(), dist::kStopSignals.end(),
+                                               [&](int signal) { return ::sigismember(&pending, signal) == 1; });
+}
+
+std::string fetch(const hub::ModelRequest& request) {
+  DownloadReport report(request);
+  hub::Observer observer;
+  observer.on_progress = [&](const hub::Progress& progress) { report.tell(progress); };
+  observer.on_warning = [](const std::string& message) { log::warn(message); };
+  observer.should_stop = is_stop_pending;
+  return hub::fetch_model(request, hub::settings_from_environment(), observer).directory;
+}
+
+std::optional<hub::ModelRequest> request_for(const NamedModel& model) {
+  if (!recipe::is_hub_model(model.name_or_path)) {
+    if (model.revision != NamedModel{}.revision) {
+      throw UserError(fmt::format("--revision is for the id of a hub's model; '{}' is none", model.name_or_path));
+    }
+    return std::nullopt;
+  }
+  if (!hub::is_revision(model.revision)) {
+    throw UserError(fmt::format("revision '{}' is no branch, tag or commit", model.revision.substr(0, 80)));
+  }
+  return hub::ModelRequest{model.name_or_path, model.revision, model.wanted};
+}
+
+void show_progress_of_launcher() {
+  log::Settings settings = log::settings();
+  settings.is_terminal = ::isatty(STDERR_FILENO) != 0;
+  log::configure(settings);
+}
+
+NamedModel named_model(const recipe::Recipe& recipe) {
+  return {recipe.model.name_or_path, recipe.model.revision};
+}
+
+}  // namespace
+
+std::optional<hub::ModelRequest> hub_request(const recipe::Recipe& recipe) {
+  return request_for(named_model(recipe));
+}
+
+std::string locate_model(const NamedModel& model) {
+  const auto request = request_for(model);
+  if (!request) {
+    return model.name_or_path;
+  }
+  show_progress_of_launcher();
+  return fetch(*request);
+}
+
+std::string locate_model(const NamedModel& model, const dist::RankInfo& info, dist::ProcessGroup& world) {
+  const auto request = request_for(model);
+  train::agree_on_facts(world, {{"model", request ? "the hub's model " + request->id + " at " + request->revision
+                                                  : "the directory '" + model.name_or_path + "'"}});
+  if (!request) {
+    return model.name_or_path;
+  }
+  return train::on_first_rank(world, [&] {
+    if (info.launcher_pid) {
+      if (const auto found = hub::find_model(*request, hub::settings_from_environment())) {
+        return found->directory;
+      }
+    }
+    return fetch(*request);
+  });
+}
+
+recipe::Recipe with_located_model(recipe::Recipe recipe, recipe::Purpose purpose) {
+  const NamedModel model = named_model(recipe);
+  const std::string directory = locate_model(model);
+  return directory == model.name_or_path ? recipe : recipe::with_snapshot(std::move(recipe), directory, purpose);
+}
+
+recipe::Recipe with_located_model(recipe::Recipe recipe, const dist::RankInfo& info, dist::ProcessGroup& world,
+                                  recipe::Purpose purpose) {
+  const NamedModel model = named_model(recipe);
+  const std::string directory = locate_model(model, info, world);
+  return directory == model.name_or_path ? recipe : recipe::with_snapshot(std::move(recipe), directory, purpose);
+}
+
+}  // namespace stft::app
