@@ -104,7 +104,8 @@ def tensors_of(gguf):
         entries.append((name, shape, gguf.numbers("I", 1)[0], gguf.numbers("Q", 1)[0]))
     alignment = gguf.values.get("general.alignment", 32)
     begin = (gguf.position + alignment - 1) // alignment * alignment
-    heads = {"attn_q": gguf.values["llama.attention.head_count"], "attn_k": gguf.values["llama.attention.head_count_kv"]}
+    heads = {"attn_q": gguf.values["llama.attention.head_count"],
+             "attn_k": gguf.values["llama.attention.head_count_kv"]}
     tensors = {}
     for done, (name, shape, kind, offset) in enumerate(entries):
         print("\rweights: %d of %d" % (done + 1, len(entries)), end="", file=sys.stderr, flush=True)

@@ -1,7 +1,8 @@
 // Prompts and decoders as a user meets them.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <fstream>
+#include <cmath>
+#include <sstream>
 #include <string>
 #include <vector>
 

@@ -61,7 +61,8 @@ def pooled(tensors):
 def model_with(name, mode, max_length=MAX_LENGTH):
     model = peers.load_model(HERE / name).eval()
     transformer = list(model.children())[0]
-    result = SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode=mode, include_prompt=False)], device="cpu")
+    pooling = Pooling(32, pooling_mode=mode, include_prompt=False)
+    result = SentenceTransformer(modules=[transformer, pooling], device="cpu")
     result.max_seq_length = max_length
     return result
 
@@ -90,7 +91,8 @@ def losses():
         for include_prompt in (True, False):
             model = peers.load_model(HERE / name).eval()
             model.set_pooling_include_prompt(include_prompt)
-            features = [model.preprocess([row[role] for row in rows], prompt=prompt) for role, prompt in TRAINED.items()]
+            features = [model.preprocess([row[role] for row in rows], prompt=prompt)
+                        for role, prompt in TRAINED.items()]
             with torch.no_grad():
                 loss = MultipleNegativesRankingLoss(model)(features, None)
             result.setdefault(name, {})["include" if include_prompt else "exclude"] = float(loss)
@@ -105,7 +107,8 @@ def retrieval():
             "own": ({"query": "find: ", "document": "some state: "}, {}),
             "passage": ({"query": "find: ", "passage": "some state: "}, {}),
             "default": ({"other": "small: "}, {"default": True}),
-            "names": ({"other": "small: ", "query": "find: "}, {"query_prompt_name": "other", "corpus_prompt_name": "query"}),
+            "names": ({"other": "small: ", "query": "find: "},
+                      {"query_prompt_name": "other", "corpus_prompt_name": "query"}),
             "texts": ({"query": "find: "}, {"query_prompt": "", "corpus_prompt": "small: "}),
         }
         for case, (prompts, options) in cases.items():

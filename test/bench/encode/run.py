@@ -146,8 +146,8 @@ def measure(options, name, texts, folder):
 
 
 def print_table(rows, threads):
-    print("\n| model | texts | words a text | stft, texts/s | sentence-transformers | ratio | whole program, s | ratio | "
-          "largest difference |\n|---|---|---|---|---|---|---|---|---|")
+    print("\n| model | texts | words a text | stft, texts/s | sentence-transformers | ratio | whole program, s "
+          "| ratio | largest difference |\n|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         rate, wall = row["texts_per_s"], row["wall_s"]
         print(f"| {row['model']} | {row['count']} {row['texts']} | {row['words']:.1f} | {rate['stft']:.1f} | "
