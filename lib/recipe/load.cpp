@@ -50,6 +50,7 @@ Recipe with_snapshot(Recipe recipe, const std::string& snapshot, Purpose purpose
     diagnostics.add("model.name_or_path", problem);
   }
   check_metric(recipe, diagnostics);
+  check_prompts(recipe, diagnostics);
   throw_if_any(diagnostics, purpose);
   return recipe;
 }

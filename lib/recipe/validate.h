@@ -9,7 +9,8 @@ namespace stft::recipe {
 // Adds every contradiction between keys, every file that is missing and a metric that nothing gives.
 void validate(const Recipe& recipe, Diagnostics& diagnostics);
 
-// The part of it about prompts: names that neither model.prompts nor the model directory has.
+// The part of it about prompts: names that neither model.prompts nor the model directory has. Nothing is said before
+// the model's files are here.
 void check_prompts(const Recipe& recipe, Diagnostics& diagnostics);
 
 // The part of it about the metric that chooses the best checkpoint. Its names may depend on the model, so nothing is

@@ -84,10 +84,10 @@ void check_name(const std::string& key, const std::string& given, std::set<std::
 }  // namespace
 
 void check_prompts(const Recipe& recipe, Diagnostics& diagnostics) {
-  if (diagnostics.has_problem_under("model") || !model_directory_problem(recipe.model.name_or_path).empty()) {
+  if (diagnostics.has_problem_under("model") || !model_directory_problem(recipe.model.directory()).empty()) {
     return;  // which names there are is not known
   }
-  std::set<std::string> known = stored_prompts(recipe.model.name_or_path);
+  std::set<std::string> known = stored_prompts(recipe.model.directory());
   for (const auto& [name, prompt] : recipe.model.prompts) {
     known.insert(name);
   }

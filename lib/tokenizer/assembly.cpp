@@ -110,10 +110,15 @@ class Assembler {
     }
     const Json& model = member(json, "model");
     if (chosen.id != TokenizerClass::kBackend && model.is_object() &&
-        written_model_type(model) != model_type(chosen.id)) {
-      result_.warnings.push_back(fmt::format("{}: model type {} is not that of {} ({}); tokenizer.json counts",
-                                             result_.origin, written_model_type(model), chosen.name, chosen.stated_by));
+        model_kind_of(model, result_.origin) != model_kind(chosen.id)) {
+      result_.warnings.push_back(fmt::format("{}: the model is not that of {} ({}); tokenizer.json counts",
+                                             result_.origin, chosen.name, chosen.stated_by));
       chosen = {TokenizerClass::kBackend, "TokenizersBackend", chosen.stated_by};
+    } else if (is_rebuilt_elsewhere(chosen.name)) {
+      result_.warnings.push_back(
+          fmt::format("{}: is taken as it stands, while {} ({}) of transformers 5 builds its stages anew: ids may "
+                      "differ from there",
+                      result_.origin, chosen.name, chosen.stated_by));
     }
     TokenSources sources;
     sources.of_tokenizer_json = written_tokens(member(json, "added_tokens"), result_.origin);
@@ -154,6 +159,7 @@ class Assembler {
     sources.extra = class_extra(result_.chosen.id, options);
     result_.tokens = read_special_tokens(files_, sources);
     Json& model = json["model"];
+    check_vocabulary(model.at("vocab"));
     Parts parts;
     parts.model.vocab = std::move(model["vocab"]);
     parts.model.merges = model.contains("merges") ? std::move(model["merges"]) : Json();
@@ -161,6 +167,14 @@ class Assembler {
     parts.post_processor = member(json, "post_processor");
     build(std::move(parts), options);
     append_warnings(replaced_stages(json, result_.stages, result_.origin, result_.chosen));
+  }
+
+  void check_vocabulary(const Json& vocab) const {
+    const bool is_list = model_kind(result_.chosen.id) == ModelKind::kUnigram;
+    if (is_list ? !vocab.is_array() : !vocab.is_object()) {
+      throw UserError(fmt::format("{}: model: vocab: {} instead of {}", result_.origin, io::json_type_name(vocab),
+                                  is_list ? "a list" : "an object"));
+    }
   }
 
   void from_vocabulary() {
@@ -336,7 +350,8 @@ class Assembler {
   // Only the tokens that the class needs; a class that needs one that a file sets to null is refused.
   NamedSpecials named_specials(TokenizerClass id) const {
     NamedSpecials specials;
-    if (id == TokenizerClass::kBert || id == TokenizerClass::kMpnet || id == TokenizerClass::kRoberta) {
+    if (id == TokenizerClass::kBert || id == TokenizerClass::kMpnet || id == TokenizerClass::kRoberta ||
+        id == TokenizerClass::kDebertaV2) {
       specials.cls = special("cls_token");
       specials.sep = special("sep_token");
     } else if (id == TokenizerClass::kClip || id == TokenizerClass::kXlmRoberta || id == TokenizerClass::kCamembert) {

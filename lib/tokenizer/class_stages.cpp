@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tokenizer/word_pattern.h"
 
 namespace stft::tokenizer {
 namespace {
@@ -14,9 +15,7 @@ using io::Json;
 constexpr std::int64_t kMaxExtraIds = 10'000;
 constexpr const char* kUnderline = "\u2581";  // sentencepiece's blank
 
-// What Qwen2Tokenizer and CLIPTokenizer cut words with.
-constexpr const char* kQwen2Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// What CLIPTokenizer cuts words with.
 constexpr const char* kClipPattern =
     R"(<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
 
@@ -74,21 +73,22 @@ Json bpe(ModelParts parts) {
           {"merges", std::move(parts.merges)}};
 }
 
-std::int64_t camembert_unk_id(const ModelParts& parts) {
+std::int64_t unk_id_of(const ModelParts& parts, std::int64_t otherwise) {
   for (std::size_t id = 0; id < parts.vocab.size(); ++id) {
     const Json& entry = parts.vocab[id];
     if (entry.is_array() && !entry.empty() && entry[0] == parts.unk_token) {
       return static_cast<std::int64_t>(id);
     }
   }
-  return 0;
+  return otherwise;
 }
 
 Json unigram(TokenizerClass id, ModelParts parts) {
   const std::int64_t unk_id = id == TokenizerClass::kT5           ? 2
                               : id == TokenizerClass::kXlmRoberta ? 3
                               : id == TokenizerClass::kAlbert     ? 1
-                                                                  : camembert_unk_id(parts);
+                              : id == TokenizerClass::kDebertaV2  ? unk_id_of(parts, 1)
+                                                                  : unk_id_of(parts, 0);
   return {{"type", "Unigram"}, {"unk_id", unk_id}, {"byte_fallback", false}, {"vocab", std::move(parts.vocab)}};
 }
 
@@ -96,17 +96,19 @@ Json unigram(TokenizerClass id, ModelParts parts) {
 
 ClassOptions read_class_options(const ConfigFiles& files, TokenizerClass id) {
   ClassOptions options;
-  options.do_lower_case = config_flag(files, "do_lower_case").value_or(true);
+  options.do_lower_case = config_flag(files, "do_lower_case").value_or(id != TokenizerClass::kDebertaV2);
   if (const auto strips = config_flag(files, "strip_accents")) {
     options.strip_accents = *strips;
   }
   options.tokenize_chinese_chars = config_flag(files, "tokenize_chinese_chars").value_or(true);
   const bool prefixes = id == TokenizerClass::kLlama || id == TokenizerClass::kXlmRoberta ||
-                        id == TokenizerClass::kCamembert || id == TokenizerClass::kAlbert;
+                        id == TokenizerClass::kCamembert || id == TokenizerClass::kAlbert ||
+                        id == TokenizerClass::kDebertaV2;
   options.add_prefix_space = config_flag(files, "add_prefix_space").value_or(prefixes);
   options.trim_offsets = config_flag(files, "trim_offsets").value_or(true);
   options.legacy = config_flag(files, "legacy").value_or(id == TokenizerClass::kBackend);
   options.keep_accents = config_flag(files, "keep_accents").value_or(false);
+  options.split_by_punct = config_flag(files, "split_by_punct").value_or(false);
   const std::string path = files.path_of("tokenizer_config.json");
   options.extra_ids = io::optional_int(files.tokenizer_config, "extra_ids", path).value_or(100);
   if (options.extra_ids < 0 || options.extra_ids > kMaxExtraIds) {
@@ -149,6 +151,16 @@ Json class_normalizer(TokenizerClass id, const ClassOptions& options, const Json
       }
       return normalizers(std::move(list));
     }
+    case TokenizerClass::kDebertaV2: {
+      Json list = Json::array();
+      if (options.do_lower_case) {
+        list.push_back(type_only("Lowercase"));
+      }
+      list.push_back(replace({{"Regex", R"(\s{2,}|[\n\r\t])"}}, " "));
+      list.push_back(type_only("NFC"));
+      list.push_back({{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}});
+      return normalizers(std::move(list));
+    }
     default:
       return {};
   }
@@ -163,8 +175,8 @@ Json class_pre_tokenizer(TokenizerClass id, const ClassOptions& options) {
     case TokenizerClass::kGpt2:
       return byte_level(options.add_prefix_space, true);
     case TokenizerClass::kQwen2:
-      return pre_tokenizers(Json::array(
-          {split({{"Regex", kQwen2Pattern}}, "Isolated", false), byte_level(options.add_prefix_space, false)}));
+      return pre_tokenizers(Json::array({split({{"Regex", text_of(WordPattern::kQwen2)}}, "Isolated", false),
+                                         byte_level(options.add_prefix_space, false)}));
     case TokenizerClass::kClip:
       return pre_tokenizers(Json::array({split({{"Regex", kClipPattern}}, "Removed", true), byte_level(false, true)}));
     case TokenizerClass::kLlama:
@@ -178,6 +190,14 @@ Json class_pre_tokenizer(TokenizerClass id, const ClassOptions& options) {
     case TokenizerClass::kAlbert:
       return pre_tokenizers(
           Json::array({type_only("WhitespaceSplit"), metaspace(options.add_prefix_space ? "always" : "never", true)}));
+    case TokenizerClass::kDebertaV2: {
+      Json list = Json::array();
+      if (options.split_by_punct) {
+        list.push_back({{"type", "Punctuation"}, {"behavior", "Isolated"}});
+      }
+      list.push_back(metaspace(options.add_prefix_space ? "always" : "first", true));
+      return pre_tokenizers(std::move(list));
+    }
     case TokenizerClass::kBackend:
       return {};
   }
@@ -185,15 +205,15 @@ Json class_pre_tokenizer(TokenizerClass id, const ClassOptions& options) {
 }
 
 Json class_model(TokenizerClass id, ModelParts parts) {
-  const std::string type = model_type(id);
-  if (type == "WordPiece") {
+  const ModelKind kind = model_kind(id);
+  if (kind == ModelKind::kWordPiece) {
     return {{"type", "WordPiece"},
             {"unk_token", parts.unk_token},
             {"continuing_subword_prefix", "##"},
             {"max_input_chars_per_word", 100},
             {"vocab", std::move(parts.vocab)}};
   }
-  if (type == "Unigram") {
+  if (kind == ModelKind::kUnigram) {
     return unigram(id, std::move(parts));
   }
   const std::string unk_token = parts.unk_token;
@@ -214,6 +234,7 @@ Json class_model(TokenizerClass id, ModelParts parts) {
 Json class_post_processor(TokenizerClass id, const ClassOptions& options, const NamedSpecials& specials) {
   switch (id) {
     case TokenizerClass::kBert:
+    case TokenizerClass::kDebertaV2:
       return template_processing({specials.cls}, {specials.sep});
     case TokenizerClass::kMpnet:
       return roberta_processing(specials.cls, specials.sep, true, false);

@@ -21,6 +21,7 @@ struct ClassOptions {
   bool trim_offsets = true;
   bool legacy = false;
   bool keep_accents = false;
+  bool split_by_punct = false;
   std::int64_t extra_ids = 100;
 };
 

@@ -1,6 +1,6 @@
 // The stages of tokenizer.json from JSON. `origin`: the path of the file, for messages. UserError names the path, the
-// component and the key; a component that is not available is named: "<path>: normalizer type 'Precompiled' is not
-// available yet".
+// component and the key; a component that is not available is named: "<path>: normalizer type 'X' is not
+// available".
 #pragma once
 
 #include <memory>
@@ -21,6 +21,14 @@ std::vector<NormalizerStep> parse_normalizer(const io::Json& json, const std::st
 
 // The value of "pre_tokenizer", null for none.
 std::vector<PreTokenizerStep> parse_pre_tokenizer(const io::Json& json, const std::string& origin);
+
+enum class ModelKind { kWordPiece, kBpe, kUnigram, kWordLevel };
+
+// Of the value of "model"; files of old versions have no "type" there: the keys tell. UserError for other types.
+ModelKind model_kind_of(const io::Json& json, const std::string& origin);
+
+// What the value of "model" asks for that is not done: a dropout of merges. Whole sentences.
+std::vector<std::string> model_warnings(const io::Json& json, const std::string& origin);
 
 // The value of "model".
 std::unique_ptr<const Model> parse_model(const io::Json& json, const std::string& origin);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/error.h"
 #include "tokenizer/components.h"
 
 namespace stft::tokenizer {
@@ -88,6 +89,31 @@ std::string content_of(const Json& token) {
   return content.is_string() ? content.get<std::string>() : std::string();
 }
 
+// The options of a model that are written and not what is used, in a row. Null, "" and absent are the same.
+std::string changed_options(const Json& written, const Json& used) {
+  if (!written.is_object()) {
+    return "";
+  }
+  std::string names;
+  for (const auto& [key, value] : written.items()) {
+    const bool is_unset = value.is_null() || value == "" || key == "dropout" || key == "type";
+    if (is_unset || key == "vocab" || key == "merges" || member(used, key) == value) {
+      continue;
+    }
+    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", key, value.is_structured() ? "..." : value.dump());
+  }
+  return names;
+}
+
+// What a post-processor that is not used puts around a text: nothing when it cannot be read.
+SpecialTokens special_tokens_of(const Json& post_processor, const std::string& path) {
+  try {
+    return parse_post_processor(post_processor, path).special_tokens();
+  } catch (const UserError&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> replaced_stages(const Json& written, const Json& used, const std::string& path,
@@ -105,7 +131,12 @@ std::vector<std::string> replaced_stages(const Json& written, const Json& used, 
                     "transformers 5",
                     path, stages, chosen.name, chosen.stated_by));
   }
-  const SpecialTokens before = parse_post_processor(member(written, "post_processor"), path).special_tokens();
+  const std::string options = changed_options(member(written, "model"), member(used, "model"));
+  if (!options.empty()) {
+    warnings.push_back(fmt::format("{}: model: {}: not what {} ({}) sets; the class counts, as in transformers 5", path,
+                                   options, chosen.name, chosen.stated_by));
+  }
+  const SpecialTokens before = special_tokens_of(member(written, "post_processor"), path);
   const SpecialTokens after = parse_post_processor(member(used, "post_processor"), path).special_tokens();
   if (!equal(before.prefix, after.prefix) || !equal(before.suffix, after.suffix)) {
     warnings.push_back(

@@ -33,21 +33,25 @@ std::optional<Side> side_of(const Json& value, std::string left, std::string rig
   return value == left ? Side::kLeft : Side::kRight;
 }
 
+struct ResolvedSide {
+  Side side = Side::kRight;
+  std::optional<std::string> warning;
+};
+
 // tokenizer_config.json's side, else that of tokenizer.json's truncation or padding, else the class's.
-Side resolved_side(const ConfigFiles& files, const Json& stages, const std::string& what, Side otherwise) {
-  const std::string key = what + "_side";
-  const auto configured = side_of(member(files.tokenizer_config, key), "left", "right",
-                                  fmt::format("{}: {}", files.path_of("tokenizer_config.json"), key));
-  if (configured) {
-    return *configured;
-  }
+ResolvedSide resolved_side(const ConfigFiles& files, const Json& stages, const std::string& what, Side otherwise) {
+  const std::string key = fmt::format("{}: {}_side", files.path_of("tokenizer_config.json"), what);
+  const std::string section_key = fmt::format("{}: {}: direction", files.path_of("tokenizer.json"), what);
+  const auto configured = side_of(member(files.tokenizer_config, what + "_side"), "left", "right", key);
   const Json& section = member(stages, what);
-  if (!section.is_object()) {
-    return otherwise;
+  const auto written =
+      section.is_object() ? side_of(member(section, "direction"), "Left", "Right", section_key) : std::nullopt;
+  ResolvedSide result{configured.value_or(written.value_or(otherwise)), std::nullopt};
+  if (configured && written && *configured != *written) {
+    const char* side = *configured == Side::kLeft ? "left" : "right";
+    result.warning = fmt::format("{} is '{}', but {} is the other; '{}' counts", key, side, section_key, side);
   }
-  return side_of(member(section, "direction"), "Left", "Right",
-                 fmt::format("{}: {}: direction", files.path_of("tokenizer.json"), what))
-      .value_or(otherwise);
+  return result;
 }
 
 TokenizerPolicy policy_of(const ConfigFiles& files, const AssembledTokenizer& assembled, const SpecialTokens& added) {
@@ -62,9 +66,11 @@ TokenizerPolicy policy_of(const ConfigFiles& files, const AssembledTokenizer& as
   policy.pad_is_end = holds_one_of(policy.after, assembled.tokens, {"pad_token"});
   policy.model_max_length = model_max_length(files);
   policy.max_seq_length = max_seq_length(files);
-  policy.truncation_side = resolved_side(files, assembled.stages, "truncation", Side::kRight);
-  policy.padding_side =
-      resolved_side(files, assembled.stages, "padding", pads_left(assembled.chosen.id) ? Side::kLeft : Side::kRight);
+  const Side class_side = pads_left(assembled.chosen.id) ? Side::kLeft : Side::kRight;
+  const ResolvedSide truncation = resolved_side(files, assembled.stages, "truncation", Side::kRight);
+  const ResolvedSide padding = resolved_side(files, assembled.stages, "padding", class_side);
+  policy.truncation_side = truncation.side;
+  policy.padding_side = padding.side;
   policy.lower_cases =
       io::optional_bool(files.sentence_config, "do_lower_case", files.path_of("sentence_bert_config.json"))
           .value_or(false);
@@ -72,6 +78,11 @@ TokenizerPolicy policy_of(const ConfigFiles& files, const AssembledTokenizer& as
     policy.files.push_back(files.path_of("sentence_bert_config.json"));
   }
   policy.warnings = assembled.warnings;
+  for (const auto& warning : {truncation.warning, padding.warning}) {
+    if (warning) {
+      policy.warnings.push_back(*warning);
+    }
+  }
   return policy;
 }
 
@@ -99,8 +110,10 @@ Tokenizer Tokenizer::load(const std::string& model_directory) {
   parts.added_tokens = std::move(added.tokens);
   parts.post_processor = parse_post_processor(member(stages, "post_processor"), path);
   TokenizerPolicy policy = policy_of(files, assembled, parts.post_processor.special_tokens());
-  std::move(added.warnings.begin(), added.warnings.end(), std::back_inserter(policy.warnings));
-  parts.truncation_side = policy.truncation_side == Side::kLeft ? TruncationSide::kLeft : TruncationSide::kRight;
+  for (std::vector<std::string> warnings : {model_warnings(member(stages, "model"), path), added.warnings}) {
+    std::move(warnings.begin(), warnings.end(), std::back_inserter(policy.warnings));
+  }
+  parts.truncation_side = policy.truncation_side;
   parts.normalizer = normalizer_of(assembled, policy.lower_cases);
   parts.pre_tokenizer = PreTokenizer(parse_pre_tokenizer(member(stages, "pre_tokenizer"), path));
   try {

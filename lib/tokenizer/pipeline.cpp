@@ -15,12 +15,12 @@ bool is_ascii(char c) {
 
 // Cuts what is over the budget off one end.
 template <typename List>
-void truncate(List& list, std::size_t budget, TruncationSide side) {
+void truncate(List& list, std::size_t budget, Side side) {
   if (list.size() <= budget) {
     return;
   }
   const auto excess = static_cast<std::ptrdiff_t>(list.size() - budget);
-  if (side == TruncationSide::kLeft) {
+  if (side == Side::kLeft) {
     list.erase(list.begin(), list.begin() + excess);
   } else {
     list.erase(list.end() - excess, list.end());
@@ -119,7 +119,7 @@ std::vector<std::int32_t> Pipeline::encode_ids(std::string_view text, std::size_
   std::vector<std::int32_t> ids;
   ids.reserve(std::min(text.size() / 3, budget) + special_count() + 8);
   // What is cut off at the right need not be made.
-  const std::size_t limit = truncation_side_ == TruncationSide::kRight ? budget : SIZE_MAX;
+  const std::size_t limit = truncation_side_ == Side::kRight ? budget : SIZE_MAX;
   for (const Fragment& fragment : raw_added_.split(text)) {
     if (ids.size() >= limit) {
       break;
@@ -227,7 +227,7 @@ Encoding Pipeline::encode(std::string_view text, std::size_t budget) const {
   std::uint32_t index = 0;  // of the code point at `counted`
   std::size_t counted = 0;
   for (const Fragment& fragment : raw_added_.split(text)) {
-    if (content.ids.size() >= budget && truncation_side_ == TruncationSide::kRight) {
+    if (content.ids.size() >= budget && truncation_side_ == Side::kRight) {
       break;
     }
     // Fragments may overlap, see AddedTokenMatcher::split.

@@ -15,12 +15,10 @@
 #include "tokenizer/normalizer.h"
 #include "tokenizer/post_processor.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/side.h"
 #include "tokenizer/word_cache.h"
 
 namespace stft::tokenizer {
-
-// Which end of a text is cut when it is too long.
-enum class TruncationSide { kRight, kLeft };
 
 struct PipelineParts {
   std::vector<AddedToken> added_tokens;  // contents differ from each other and are not empty
@@ -28,7 +26,7 @@ struct PipelineParts {
   PreTokenizer pre_tokenizer;
   std::unique_ptr<const Model> model;
   PostProcessor post_processor;
-  TruncationSide truncation_side = TruncationSide::kRight;
+  Side truncation_side = Side::kRight;
 };
 
 // Immutable; safe on any number of threads. Texts are well-formed UTF-8.
@@ -71,7 +69,7 @@ class Pipeline {
   PreTokenizer pre_tokenizer_;
   std::unique_ptr<const Model> model_;
   PostProcessor post_processor_;
-  TruncationSide truncation_side_ = TruncationSide::kRight;
+  Side truncation_side_ = Side::kRight;
   WordCache cache_;
   std::int32_t largest_id_ = 0;
   std::vector<std::int32_t> special_ids_;  // ascending

@@ -122,49 +122,79 @@ std::unique_ptr<const Model> read_word_level(const Json& json, const std::string
                                      io::get_string(json, "unk_token", origin));
 }
 
-// Files of old versions have no "type": the keys tell.
-std::string model_type(const Json& json, const std::string& origin) {
-  if (!json.is_object() || json.contains("type")) {
-    return io::get_string(json, "type", origin + ": model");
+std::unique_ptr<const Model> read_model(const Json& json, ModelKind kind, const std::string& origin) {
+  switch (kind) {
+    case ModelKind::kBpe:
+      return read_bpe(json, origin);
+    case ModelKind::kUnigram:
+      return read_unigram(json, origin);
+    case ModelKind::kWordPiece:
+      return read_wordpiece(json, origin);
+    case ModelKind::kWordLevel:
+      return read_word_level(json, origin);
   }
-  if (json.contains("merges")) {
-    return "BPE";
-  }
-  if (json.contains("vocab") && json.at("vocab").is_array()) {
-    return "Unigram";
-  }
-  if (json.contains("max_input_chars_per_word")) {
-    return "WordPiece";
-  }
-  return json.contains("vocab") ? "WordLevel" : "without a name";
+  throw InternalError("a kind of model that does not exist");
 }
 
-std::unique_ptr<const Model> read_model(const Json& json, const std::string& type, const std::string& origin) {
-  const std::string where = fmt::format("{}: model {}", origin, type);
-  if (type == "BPE") {
-    return read_bpe(json, where);
+const char* name_of(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::kBpe:
+      return "BPE";
+    case ModelKind::kUnigram:
+      return "Unigram";
+    case ModelKind::kWordPiece:
+      return "WordPiece";
+    case ModelKind::kWordLevel:
+      return "WordLevel";
   }
-  if (type == "Unigram") {
-    return read_unigram(json, where);
-  }
-  if (type == "WordPiece") {
-    return read_wordpiece(json, where);
-  }
-  if (type == "WordLevel") {
-    return read_word_level(json, where);
-  }
-  refuse_component(origin, "model", type);
+  return "";
 }
 
 }  // namespace
 
+ModelKind model_kind_of(const Json& json, const std::string& origin) {
+  if (!json.is_object() || json.contains("type")) {
+    const std::string type = io::get_string(json, "type", origin + ": model");
+    for (const ModelKind kind : {ModelKind::kBpe, ModelKind::kUnigram, ModelKind::kWordPiece, ModelKind::kWordLevel}) {
+      if (type == name_of(kind)) {
+        return kind;
+      }
+    }
+    refuse_component(origin, "model", type);
+  }
+  if (json.contains("merges")) {
+    return ModelKind::kBpe;
+  }
+  if (json.contains("vocab") && json.at("vocab").is_array()) {
+    return ModelKind::kUnigram;
+  }
+  if (json.contains("max_input_chars_per_word")) {
+    return ModelKind::kWordPiece;
+  }
+  if (!json.contains("vocab")) {
+    throw UserError(origin + ": model has neither a type nor a vocab");
+  }
+  return ModelKind::kWordLevel;
+}
+
+std::vector<std::string> model_warnings(const Json& json, const std::string& origin) {
+  const std::string where = origin + ": model";
+  const double dropout = json.is_object() ? io::optional_double(json, "dropout", where).value_or(0) : 0;
+  if (dropout == 0) {
+    return {};
+  }
+  return {fmt::format("{}: dropout is {}: merges are never dropped here, so that a text has the same ids every time",
+                      where, dropout)};
+}
+
 std::unique_ptr<const Model> parse_model(const Json& json, const std::string& origin) {
-  const std::string type = model_type(json, origin);
+  const ModelKind kind = model_kind_of(json, origin);
+  const std::string where = fmt::format("{}: model {}", origin, name_of(kind));
   try {
-    return read_model(json, type, origin);
+    return read_model(json, kind, where);
   } catch (const UserError& error) {
     const std::string message = error.what();
-    throw UserError(message.starts_with(origin) ? message : fmt::format("{}: model {}: {}", origin, type, message));
+    throw UserError(message.starts_with(origin) ? message : where + ": " + message);
   }
 }
 

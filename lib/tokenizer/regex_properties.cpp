@@ -102,6 +102,23 @@ std::string_view short_name(std::string_view name) {
   return found == std::end(kAliases) ? std::string_view{} : found->name;
 }
 
+// Whether the pattern stands inside a look-behind, where libonig allows no further look-around.
+class LookBehind {
+ public:
+  // Sees an unescaped parenthesis outside of brackets.
+  void see(std::string_view from_here) {
+    if (from_here.front() == '(') {
+      inside_.push_back(inside() || from_here.starts_with("(?<=") || from_here.starts_with("(?<!"));
+    } else if (from_here.front() == ')' && !inside_.empty()) {
+      inside_.pop_back();
+    }
+  }
+  bool inside() const { return !inside_.empty() && inside_.back(); }
+
+ private:
+  std::vector<bool> inside_;  // by open parenthesis
+};
+
 }  // namespace
 
 void define_regex_properties() {
@@ -122,10 +139,14 @@ void define_regex_properties() {
 std::string with_own_properties(std::string_view pattern) {
   std::string result;
   int depth = 0;  // of brackets
+  LookBehind look_behind;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const char escaped = pattern[i] == '\\' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
     if (escaped == '\0') {
       result += pattern[i];
+      if (depth == 0) {
+        look_behind.see(pattern.substr(i));
+      }
       if (pattern[i] == '[') {
         ++depth;
         if (pattern.substr(i + 1, 1) == "]" || pattern.substr(i + 1, 2) == "^]") {  // this bracket stands for itself
@@ -139,7 +160,7 @@ std::string with_own_properties(std::string_view pattern) {
       continue;
     }
     ++i;
-    if ((escaped == 'b' || escaped == 'B') && depth == 0) {
+    if ((escaped == 'b' || escaped == 'B') && depth == 0 && !look_behind.inside()) {
       const std::string word = fmt::format("\\p{{{}}}", kWordProperty);
       result += escaped == 'b' ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word)
                                : fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);

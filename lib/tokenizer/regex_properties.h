@@ -12,7 +12,8 @@ namespace stft::tokenizer {
 void define_regex_properties();
 
 // `pattern` with \w, \W, \d, \D, \b, \B and the long names of properties (\p{Letter}) written as the properties that
-// define_regex_properties has defined.
+// define_regex_properties has defined. Left as libonig 6.9.8 knows them, which differs for letters assigned since
+// Unicode 14 only: \b and \B inside a look-behind, POSIX brackets ([[:alpha:]]), \h, \X, (?i), scripts but Han.
 std::string with_own_properties(std::string_view pattern);
 
 }  // namespace stft::tokenizer

@@ -154,7 +154,7 @@ Json replace(const char* kind, const char* pattern, const char* content) {
 ConvertedVocabulary convert_vocabulary(const SentencePieceFile& file, TokenizerClass id, const NamedTokens& tokens,
                                        std::int64_t extra_ids) {
   ConvertedVocabulary result;
-  if (model_type(id) == "BPE") {
+  if (model_kind(id) == ModelKind::kBpe) {
     std::vector<std::string> contents;
     for (const SentencePieceEntry& entry : file.pieces) {
       contents.push_back(entry.piece);

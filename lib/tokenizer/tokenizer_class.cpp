@@ -1,10 +1,13 @@
 #include "tokenizer/tokenizer_class.h"
 
 #include <map>
+#include <set>
 #include <utility>
 
 namespace stft::tokenizer {
 namespace {
+
+constexpr const char* kBackendName = "TokenizersBackend";
 
 using Names = std::map<std::string, TokenizerClass>;
 
@@ -28,6 +31,7 @@ const Names& known_classes() {
       {"XLMRobertaTokenizer", TokenizerClass::kXlmRoberta},
       {"CamembertTokenizer", TokenizerClass::kCamembert},
       {"AlbertTokenizer", TokenizerClass::kAlbert},
+      {"DebertaV2Tokenizer", TokenizerClass::kDebertaV2},
   };
   return known;
 }
@@ -42,6 +46,7 @@ const std::map<std::string, std::string>& classes_of_model_types() {
       {"clip", "CLIPTokenizer"},
       {"convbert", "BertTokenizer"},
       {"data2vec-text", "RobertaTokenizer"},
+      {"deberta-v2", "DebertaV2Tokenizer"},
       {"distilbert", "BertTokenizer"},
       {"electra", "BertTokenizer"},
       {"ernie", "BertTokenizer"},
@@ -114,7 +119,7 @@ ChosenClass choose_class(const ConfigFiles& files) {
   const std::string model_type = string_at(files.model_config, "model_type");
   const auto registered = classes_of_model_types().find(model_type);
   if (registered != classes_of_model_types().end() && registered->second != named &&
-      (named.empty() || registered->second == result.name || overrules_files(model_type))) {
+      (named.empty() || registered->second == kBackendName || overrules_files(model_type))) {
     named = registered->second;
     stated_by = files.path_of("config.json") + ": model_type";
   }
@@ -123,6 +128,15 @@ ChosenClass choose_class(const ConfigFiles& files) {
   }
   const auto known = known_classes().find(named);
   return {known == known_classes().end() ? TokenizerClass::kBackend : known->second, named, stated_by};
+}
+
+bool is_rebuilt_elsewhere(const std::string& name) {
+  static const std::set<std::string> names = {
+      "BarthezTokenizer", "BigBirdTokenizer", "CodeLlamaTokenizer", "CohereTokenizer",  "DebertaTokenizer",
+      "FunnelTokenizer",  "GPTNeoXTokenizer", "HerbertTokenizer",   "LukeTokenizer",    "MBart50Tokenizer",
+      "MBartTokenizer",   "NllbTokenizer",    "PegasusTokenizer",   "Qwen3_5Tokenizer", "RemBertTokenizer",
+      "WhisperTokenizer", "XGLMTokenizer",    "XLNetTokenizer"};
+  return names.contains(name);
 }
 
 VocabularyKind vocabulary_kind(TokenizerClass id) {
@@ -140,18 +154,19 @@ VocabularyKind vocabulary_kind(TokenizerClass id) {
   }
 }
 
-std::string model_type(TokenizerClass id) {
+ModelKind model_kind(TokenizerClass id) {
   switch (id) {
     case TokenizerClass::kBert:
     case TokenizerClass::kMpnet:
-      return "WordPiece";
+      return ModelKind::kWordPiece;
     case TokenizerClass::kT5:
     case TokenizerClass::kXlmRoberta:
     case TokenizerClass::kCamembert:
     case TokenizerClass::kAlbert:
-      return "Unigram";
+    case TokenizerClass::kDebertaV2:
+      return ModelKind::kUnigram;
     default:
-      return "BPE";
+      return ModelKind::kBpe;
   }
 }
 
@@ -199,6 +214,9 @@ std::vector<NamedDefault> named_defaults(TokenizerClass id) {
     case TokenizerClass::kAlbert:
       return {{"bos_token", "[CLS]"}, {"eos_token", "[SEP]"}, {"unk_token", "<unk>"},  {"sep_token", "[SEP]"},
               {"pad_token", "<pad>"}, {"cls_token", "[CLS]"}, {"mask_token", "[MASK]"}};
+    case TokenizerClass::kDebertaV2:
+      return {{"bos_token", "[CLS]"}, {"eos_token", "[SEP]"}, {"unk_token", "[UNK]"},  {"sep_token", "[SEP]"},
+              {"pad_token", "[PAD]"}, {"cls_token", "[CLS]"}, {"mask_token", "[MASK]"}};
     case TokenizerClass::kBackend:
       return {};
   }

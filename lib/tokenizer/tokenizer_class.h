@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tokenizer/components.h"
 #include "tokenizer/config_files.h"
 
 namespace stft::tokenizer {
@@ -22,6 +23,7 @@ enum class TokenizerClass {
   kXlmRoberta,
   kCamembert,
   kAlbert,
+  kDebertaV2,
   kBackend,  // TokenizersBackend and every class that is not named here: tokenizer.json as it stands
 };
 
@@ -45,9 +47,12 @@ struct ChosenClass {
 // set against the class of config.json's model_type. kBackend with stated_by empty when none of them says anything.
 ChosenClass choose_class(const ConfigFiles& files);
 
+// Whether transformers builds the stages of a class anew that is kBackend here, so that its ids may be others.
+bool is_rebuilt_elsewhere(const std::string& name);
+
 VocabularyKind vocabulary_kind(TokenizerClass id);
-// The type that tokenizer.json's model must have.
-std::string model_type(TokenizerClass id);
+// The model that tokenizer.json must have.
+ModelKind model_kind(TokenizerClass id);
 std::vector<NamedDefault> named_defaults(TokenizerClass id);
 // Whether the class pads on the left when no file says otherwise.
 bool pads_left(TokenizerClass id);

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "tokenizer/post_processor.h"
+#include "tokenizer/side.h"
 
 namespace stft::tokenizer {
-
-enum class Side { kLeft, kRight };
 
 struct TokenizerPolicy {
   std::vector<std::string> files;    // paths that had a say, the vocabulary's first

@@ -138,11 +138,21 @@ class Scanner {
 
 }  // namespace
 
+std::string text_of(WordPattern pattern) {
+  switch (pattern) {
+    case WordPattern::kGpt2:
+      return kGpt2Text;
+    case WordPattern::kLlama3:
+      return kLlama3Text;
+    case WordPattern::kQwen2:
+      return kQwen2Text;
+  }
+  return "";
+}
+
 std::optional<WordPattern> known_word_pattern(const std::string& pattern) {
-  for (const auto& [text, known] :
-       {std::pair(kGpt2Text, WordPattern::kGpt2), std::pair(kLlama3Text, WordPattern::kLlama3),
-        std::pair(kQwen2Text, WordPattern::kQwen2)}) {
-    if (pattern == text) {
+  for (const WordPattern known : {WordPattern::kGpt2, WordPattern::kLlama3, WordPattern::kQwen2}) {
+    if (pattern == text_of(known)) {
       return known;
     }
   }

@@ -17,6 +17,9 @@ enum class WordPattern {
   kQwen2,   // the same, digits one by one
 };
 
+// The regular expression of a pattern.
+std::string text_of(WordPattern pattern);
+
 // The pattern with exactly this text.
 std::optional<WordPattern> known_word_pattern(const std::string& pattern);
 

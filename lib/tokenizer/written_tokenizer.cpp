@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/error.h"
 #include "tokenizer/config_files.h"
 #include "tokenizer/model.h"
 
@@ -19,7 +20,9 @@ VocabularyLookup lookup_in(const Json& vocab) {
   if (vocab.is_object()) {
     lookup.id_of = [&vocab](const std::string& token) -> std::optional<std::int32_t> {
       const Json& id = member(vocab, token);
-      return id.is_number_integer() ? std::optional(id.get<std::int32_t>()) : std::nullopt;
+      // What is no id is told by the reader of the vocabulary.
+      const bool is_id = id.is_number_unsigned() && id.get<std::uint64_t>() <= std::uint64_t{kMaxTokenId};
+      return is_id ? std::optional(id.get<std::int32_t>()) : std::nullopt;
     };
     return lookup;
   }
@@ -39,8 +42,11 @@ VocabularyLookup lookup_in(const Json& vocab) {
 }
 
 std::vector<AddedToken> written_tokens(const Json& list, const std::string& path) {
+  if (!list.is_null() && !list.is_array()) {
+    throw UserError(fmt::format("{}: added_tokens: {} instead of a list", path, io::json_type_name(list)));
+  }
   std::vector<AddedToken> tokens;
-  for (const Json& entry : list.is_array() ? list : Json::array()) {
+  for (const Json& entry : list) {
     const std::string where = fmt::format("{}: added_tokens[{}]", path, tokens.size());
     AddedToken token;
     token.content = io::get_string(entry, "content", where);
@@ -70,17 +76,6 @@ Json written_charsmap(const Json& normalizer) {
     return {};
   }
   return member(normalizer, "precompiled_charsmap");
-}
-
-std::string written_model_type(const Json& model) {
-  if (!model.is_object()) {
-    return "";
-  }
-  const Json& type = member(model, "type");
-  if (type.is_string()) {
-    return type.get<std::string>();
-  }
-  return model.contains("merges") ? "BPE" : member(model, "vocab").is_array() ? "Unigram" : "WordPiece";
 }
 
 bool is_byte_level(const Json& component) {

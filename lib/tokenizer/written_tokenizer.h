@@ -21,9 +21,6 @@ std::vector<AddedToken> written_tokens(const io::Json& list, const std::string& 
 // The charsmap of the first Precompiled of a normalizer, or null.
 io::Json written_charsmap(const io::Json& normalizer);
 
-// The type of a model; files of old versions name none, so the keys tell. Empty when it is no object.
-std::string written_model_type(const io::Json& model);
-
 // Whether a pre-tokenizer or decoder is ByteLevel or holds one.
 bool is_byte_level(const io::Json& component);
 

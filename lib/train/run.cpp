@@ -124,28 +124,32 @@ void tell_about_weights(const Run& run) {
 }
 
 // One rank tells.
+void tell(const eval::DataNotes& notes) {
+  for (const std::string& warning : notes.warnings) {
+    log::warn(warning);
+  }
+  for (const std::string& info : notes.infos) {
+    log::info(info);
+  }
+}
+
+void tell_about_data(const Run& run) {
+  if (run.dataset && !run.dataset->ignored_columns().empty()) {
+    log::info(fmt::format("data '{}': columns that are not mapped are ignored: {}", run.dataset->name(),
+                          fmt::join(run.dataset->ignored_columns(), ", ")));
+  }
+  for (const auto& evaluator : run.evaluators) {
+    tell(evaluator->notes());
+  }
+}
+
 void tell_about_inputs(const Run& run) {
   tell_about_tokenizer(*run.tokenizer);
   if (run.weights) {
     tell_about_weights(run);
   }
-  if (run.dataset && !run.dataset->ignored_columns().empty()) {
-    log::info(fmt::format("data '{}': columns that are not mapped are ignored: {}", run.dataset->name(),
-                          fmt::join(run.dataset->ignored_columns(), ", ")));
-  }
-  std::vector<eval::DataNotes> all;
-  for (const auto& evaluator : run.evaluators) {
-    all.push_back(evaluator->notes());
-  }
-  all.push_back(prompt_notes(run.recipe, run.model->spec(), *run.tokenizer));
-  for (const eval::DataNotes& notes : all) {
-    for (const std::string& warning : notes.warnings) {
-      log::warn(warning);
-    }
-    for (const std::string& info : notes.infos) {
-      log::info(info);
-    }
-  }
+  tell_about_data(run);
+  tell(prompt_notes(run.recipe, run.model->spec(), *run.tokenizer));
 }
 
 void check_wrap(const Run& run) {

@@ -8,6 +8,7 @@
 #include "data/prompt.h"
 #include "eval/prompts.h"
 #include "eval/retrieval_evaluator.h"
+#include "io/temporary_directory.h"
 #include "model/pooling.h"
 #include "support/plain_model.h"
 #include "support/rank_messages.h"
