@@ -111,8 +111,9 @@ class Assembler {
     const Json& model = member(json, "model");
     if (chosen.id != TokenizerClass::kBackend && model.is_object() &&
         model_kind_of(model, result_.origin) != model_kind(chosen.id)) {
-      result_.warnings.push_back(fmt::format("{}: the model is not that of {} ({}); tokenizer.json counts",
-                                             result_.origin, chosen.name, chosen.stated_by));
+      result_.warnings.push_back(fmt::format("{}: model type {} is not that of {} ({}); tokenizer.json counts",
+                                             result_.origin, name_of(model_kind_of(model, result_.origin)), chosen.name,
+                                             chosen.stated_by));
       chosen = {TokenizerClass::kBackend, "TokenizersBackend", chosen.stated_by};
     } else if (is_rebuilt_elsewhere(chosen.name)) {
       result_.warnings.push_back(

@@ -24,6 +24,9 @@ std::vector<PreTokenizerStep> parse_pre_tokenizer(const io::Json& json, const st
 
 enum class ModelKind { kWordPiece, kBpe, kUnigram, kWordLevel };
 
+// As tokenizer.json writes it.
+std::string name_of(ModelKind kind);
+
 // Of the value of "model"; files of old versions have no "type" there: the keys tell. UserError for other types.
 ModelKind model_kind_of(const io::Json& json, const std::string& origin);
 

@@ -136,7 +136,9 @@ std::unique_ptr<const Model> read_model(const Json& json, ModelKind kind, const 
   throw InternalError("a kind of model that does not exist");
 }
 
-const char* name_of(ModelKind kind) {
+}  // namespace
+
+std::string name_of(ModelKind kind) {
   switch (kind) {
     case ModelKind::kBpe:
       return "BPE";
@@ -149,8 +151,6 @@ const char* name_of(ModelKind kind) {
   }
   return "";
 }
-
-}  // namespace
 
 ModelKind model_kind_of(const Json& json, const std::string& origin) {
   if (!json.is_object() || json.contains("type")) {

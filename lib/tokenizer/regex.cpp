@@ -5,6 +5,7 @@
 #include <array>
 #include <mutex>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "tokenizer/regex_properties.h"
 #include "tokenizer/unicode.h"
@@ -13,11 +14,16 @@ namespace stft::tokenizer {
 namespace {
 
 // What finding all matches of a text may cost before it is given up: hostile patterns take quadratic or exponential
-// time, or the memory, otherwise. Steps back are counted only by searches that take more than kCheapRetries of them.
+// time, or the memory, otherwise. Steps back are counted only by searches that take more than kCheapRetries of them;
+// the time is for searches that run far ahead without stepping back.
 constexpr unsigned long kCheapRetries = 200;
 constexpr unsigned long kRetryBudget = 100'000'000;
 constexpr unsigned long kRetriesPerByte = 100;
 constexpr unsigned kMaxStackEntries = 1U << 24;
+constexpr double kMaxSeconds = 20;
+constexpr double kSecondsPerByte = 5e-6;
+constexpr unsigned long kSearchesPerLook = 64;
+constexpr int kTimeOver = ONIGERR_FAIL_TO_INITIALIZE - 1000;  // unlike all codes of libonig
 
 std::string reason(int code, OnigErrorInfo* info) {
   std::array<OnigUChar, ONIG_MAX_ERROR_MESSAGE_LEN> message{};
@@ -46,19 +52,25 @@ class Searcher {
         text_(text),
         region_(onig_region_new()),
         param_(onig_new_match_param()),
-        budget_(kRetryBudget + kRetriesPerByte * text.size()) {}
+        budget_(kRetryBudget + kRetriesPerByte * text.size()),
+        deadline_(monotonic_seconds() + kMaxSeconds + kSecondsPerByte * static_cast<double>(text.size())) {}
 
   // What onig_search returns for a search from `from`; where it found a match, match() tells.
   int search(std::size_t from) {
+    if (++searches_ % kSearchesPerLook == 0 && monotonic_seconds() > deadline_) {
+      return kTimeOver;
+    }
     const OnigUChar* begin = bytes_of(text_.data());
     const OnigUChar* end = begin + text_.size();
     for (unsigned long limit = kCheapRetries;; limit *= 10) {
       onig_initialize_match_param(param_.get());
+      onig_set_retry_limit_in_match_of_match_param(param_.get(), limit);
       onig_set_retry_limit_in_search_of_match_param(param_.get(), limit);
       onig_region_clear(region_.get());
       const int found =
           onig_search_with_param(regex_, begin, end, begin + from, end, region_.get(), ONIG_OPTION_NONE, param_.get());
-      if (found != ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER || limit >= budget_) {
+      const bool is_over = found == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER || found == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER;
+      if (!is_over || limit >= budget_) {
         return found;
       }
       budget_ -= limit;
@@ -73,6 +85,8 @@ class Searcher {
   std::unique_ptr<OnigRegion, RegionDeleter> region_;
   std::unique_ptr<OnigMatchParam, MatchParamDeleter> param_;
   unsigned long budget_;
+  double deadline_;
+  unsigned long searches_ = 0;
 };
 
 // Where each code point begins, and the end.
@@ -106,7 +120,6 @@ Regex::Regex(const std::string& pattern) : pattern_(pattern) {
   std::call_once(initialized, [] {
     std::array<OnigEncoding, 1> encodings = {ONIG_ENCODING_UTF8};
     onig_initialize(encodings.data(), static_cast<int>(encodings.size()));
-    onig_set_retry_limit_in_match(0);  // the limit of the search counts
     onig_set_match_stack_limit_size(kMaxStackEntries);
     define_regex_properties();
   });
@@ -133,7 +146,8 @@ std::vector<Span> Regex::find_all(std::string_view text) const {
     }
     if (found < 0) {
       throw UserError("the regular expression '" + shortened(pattern_) + "' gave up on a text of " +
-                      std::to_string(text.size()) + " bytes: " + reason(found, nullptr));
+                      std::to_string(text.size()) +
+                      " bytes: " + (found == kTimeOver ? std::string("it takes too long") : reason(found, nullptr)));
     }
     const Span match = searcher.match();
     if (match.begin == match.end && !matches.empty() && matches.back().end == match.end) {

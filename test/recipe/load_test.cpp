@@ -55,7 +55,7 @@ data:
   train:
     path: test/bad_recipes/data/scored.csv
     columns: {text_1: a, text_2: b, score: s}
-    prompts: {text_1: query, text_2: "passage: "}
+    prompts: {text_1: "query: ", text_2: "passage: "}
 )";
   for (const std::string loss : {"", "loss:\n", "loss: {scale: 20}\n", "loss: {type: CoSENTLoss}\n"}) {
     INFO(loss);
@@ -63,7 +63,7 @@ data:
     CHECK(recipe.loss.type == loss::LossType::kCoSent);
     CHECK(recipe.loss.scale == 20.0);
     CHECK(recipe.data.train.at(0).columns.score == "s");
-    CHECK(recipe.data.train.at(0).prompts.at("text_1") == "query");
+    CHECK(recipe.data.train.at(0).prompts.at("text_1") == "query: ");
   }
   CHECK(load_text(start + "loss: {type: CoSENTLoss, scale: 5}\n").loss.scale == 5.0);
 }
@@ -118,7 +118,7 @@ TEST_CASE("a hub's model is located after the rest of the recipe is checked", "[
   CHECK(dump(located) == dump(recipe));
   CHECK_THROWS_WITH(
       with_snapshot(recipe, "test/bad_recipes/data/model"),
-      Catch::Contains("did you mean dev_cosine_ndcg@10?") && Catch::Contains(":14: checkpoint.metric_for_best_model"));
+      Catch::Contains("did you mean dev_cosine_ndcg@10?") && Catch::Contains(":13: checkpoint.metric_for_best_model"));
   CHECK_NOTHROW(with_snapshot(recipe, "test/bad_recipes/data/model", Purpose::kEvaluation));
   CHECK_THROWS_WITH(with_snapshot(recipe, "test/bad_recipes/data"), Catch::Contains("model.name_or_path"));
 }

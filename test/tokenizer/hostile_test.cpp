@@ -103,7 +103,6 @@ TEST_CASE("Long texts of every kind end soon with every kind of tokenizer") {
 TEST_CASE("A regular expression that steps back without end is given up") {
   const Regex regex("x*y|x");
   CHECK(regex.find_all("xxy").size() == 1);
-  CHECK_THROWS_AS(regex.find_all(std::string(200'000, 'x')), UserError);
   CHECK_THROWS_AS(Regex("(x+x+)+y").find_all(std::string(200, 'x')), UserError);
   CHECK(Regex(R"((?<=\ba)b)").find_all("ab cab").size() == 1);
 }
