@@ -1,8 +1,10 @@
 #include "data/batch_loader.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <map>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "base/rng.h"
@@ -296,6 +298,28 @@ TEST_CASE("a loader with nothing to make has no step, and one that is left early
   options.batch.max_length = kMaxLength;
   BatchLoader left(dataset, tiny_tokenizer(), plan_of(dataset, setting), options);
   CHECK(left.next().has_value());
+}
+
+TEST_CASE("steps are made ahead while nobody asks for them") {
+  const Dataset dataset = ragged_dataset();
+  Setting setting;
+  LoaderOptions options;
+  options.batch.max_length = kMaxLength;
+  const StepPlan plan = plan_of(dataset, setting);
+  const auto total = static_cast<size_t>(plan.total_steps());
+  REQUIRE(total > BatchLoader::kStepsAhead);
+  BatchLoader loader(dataset, tiny_tokenizer(), plan, options);
+  const auto wait_for = [&](size_t steps) {
+    while (loader.ready() < steps) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the test's time limit ends a loader that is lazy
+    }
+  };
+  for (size_t taken = 0; taken < total; ++taken) {
+    wait_for(std::min(BatchLoader::kStepsAhead, total - taken));
+    CHECK(loader.next().has_value());
+  }
+  CHECK_FALSE(loader.next().has_value());
+  CHECK_FALSE(loader.next().has_value());
 }
 
 }  // namespace
