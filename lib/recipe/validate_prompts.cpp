@@ -17,27 +17,24 @@ namespace stft::recipe {
 
 namespace {
 
-// What people call a prompt. Such a word is never meant as the text itself.
-constexpr std::array<const char*, 4> kUsualNames = {"query", "document", "passage", "corpus"};
+// What people call a document's prompt. Such a word is never meant as the text itself.
+constexpr std::array<const char*, 2> kUsualNames = {"passage", "corpus"};
 
-// The prompts that the model directory's config_sentence_transformers.json names, or none when all of them are empty:
-// sentence-transformers writes an empty "query" and "document" into every model.
+// The prompts that the model directory's config_sentence_transformers.json names.
 std::set<std::string> stored_prompts(const std::string& directory) {
   std::ifstream stream(directory + "/config_sentence_transformers.json");
   const nlohmann::json config = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
   std::set<std::string> names;
-  bool has_text = false;
   if (config.is_object() && config.contains("prompts") && config["prompts"].is_object()) {
     for (const auto& [name, prompt] : config["prompts"].items()) {
       names.insert(name);
-      has_text = has_text || (prompt.is_string() && !prompt.get_ref<const std::string&>().empty());
     }
   }
-  return has_text ? names : std::set<std::string>();
+  return names;
 }
 
 std::string list_of(const std::set<std::string>& names) {
-  return names.empty() ? "none" : join_names({names.begin(), names.end()});
+  return join_names({names.begin(), names.end()});
 }
 
 bool looks_like_a_name(const std::string& text) {
@@ -69,9 +66,8 @@ void check_role(const std::string& key, const std::string& given, const std::set
   }
 }
 
-void check_name(const std::string& key, const std::string& given, std::set<std::string> known,
+void check_name(const std::string& key, const std::string& given, const std::set<std::string>& known,
                 Diagnostics& diagnostics) {
-  known.insert({"query", "document"});  // every model has them, if empty
   if (known.contains(given)) {
     return;
   }
@@ -91,6 +87,7 @@ void check_prompts(const Recipe& recipe, Diagnostics& diagnostics) {
   for (const auto& [name, prompt] : recipe.model.prompts) {
     known.insert(name);
   }
+  known.insert({"query", "document"});  // every model has them, if empty
   for (const auto& sets : {recipe.data.train, recipe.data.eval}) {
     for (const data::DatasetConfig& set : sets) {
       for (const auto& [role, given] : set.prompts) {

@@ -60,6 +60,21 @@ Place place_of(const eval::EvaluatorConfig& config, const model::ModelSpec& spec
   return place;
 }
 
+// Of roles that ask for a prompt by name and get none, though the recipe does not say that it is empty.
+void warn_of_empty(const recipe::Recipe& recipe, const std::vector<data::DatasetConfig>& sets,
+                   const model::ModelSpec& spec, eval::DataNotes& notes) {
+  for (const data::DatasetConfig& set : sets) {
+    for (const auto& [role, name] : set.prompts) {
+      if (!name.empty() && !recipe.model.prompts.contains(name) && role_prompt(set, spec, role).empty()) {
+        notes.warnings.push_back(
+            fmt::format("data '{}': {} has the prompt '{}', which is empty: the model has no text "
+                        "for it, and neither has model.prompts",
+                        set.name, role, name));
+      }
+    }
+  }
+}
+
 std::set<std::string> prompts_of(const std::vector<Place>& places) {
   std::set<std::string> prompts;
   for (const Place& place : places) {
@@ -98,6 +113,8 @@ eval::DataNotes prompt_notes(const recipe::Recipe& recipe, const model::ModelSpe
     evaluated.push_back(place_of(evaluator, spec));
   }
   eval::DataNotes notes;
+  warn_of_empty(recipe, recipe.data.train, spec, notes);
+  warn_of_empty(recipe, recipe.data.eval, spec, notes);
   const auto in_training = prompts_of(trained);
   const auto in_evaluation = prompts_of(evaluated);
   const auto is_empty = [](const std::string& prompt) { return prompt.empty(); };

@@ -270,6 +270,12 @@ TEST_CASE("a run tells the prompt of every role, and warns of one that only trai
                                  "prompts: pooling leaves their tokens out (include_prompt: false)"});
   CHECK(agreeing.warnings.empty());
 
+  recipe.data.train.front().prompts = {{"anchor", "query"}, {"positive", "document"}};
+  CHECK_THAT(train::prompt_notes(recipe, spec, *plain.tokenizer).warnings.at(0),
+             Contains("positive has the prompt 'document', which is empty"));
+  recipe.model.prompts = {{"document", ""}};
+  CHECK(train::prompt_notes(recipe, spec, *plain.tokenizer).warnings.empty());
+
   recipe.data.train.front().prompts = {{"anchor", "say:\n"}};
   const auto skewed = train::prompt_notes(recipe, spec, *plain.tokenizer);
   CHECK(skewed.warnings ==
