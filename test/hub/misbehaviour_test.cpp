@@ -153,7 +153,10 @@ TEST_CASE("Passing troubles are tried again", "[hub]") {
   HubFixture fixture;
   int troubles = 0;
   const bool is_at_file = GENERATE(false, true);
-  const int status = is_at_file ? GENERATE(403, 408, 429, 500) : GENERATE(408, 429, 500, 503);
+  const int status = GENERATE(403, 408, 429, 500, 503);
+  if (status == 403 && !is_at_file) {
+    return;  // the hub means it
+  }
   fixture.server.misbehave([&](const HubRequest& request) -> std::optional<HubReply> {
     if (is_storage(request) == is_at_file && ++troubles < 3) {
       return HubReply{status, {{"Retry-After", "0"}}, "later"};
