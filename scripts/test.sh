@@ -49,7 +49,8 @@ fuzz() {
     echo "test: skipped, since STFT_PEER_PYTHON (a Python with the packages of test/golden/README.md) is not set" >&2
     return
   fi
-  "$STFT_PEER_PYTHON" scripts/fuzz_tokenizer.py --stft build/release/stft --model .deps/models/all-MiniLM-L6-v2
+  "$STFT_PEER_PYTHON" scripts/fuzz_tokenizer.py --peer build/release/test/tokenizer/fuzz_peer --variants \
+    --model .deps/models/all-MiniLM-L6-v2
 }
 
 phase "setup" scripts/setup.sh

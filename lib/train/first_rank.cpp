@@ -40,7 +40,8 @@ std::string share(dist::ProcessGroup& world, const std::string& own) {
   }
   std::string text;
   if (!bytes.empty()) {
-    for (const int64_t byte : dist::gather_integers(world, bytes).front()) {
+    const auto gathered = dist::gather_integers(world, bytes);
+    for (const int64_t byte : gathered.front()) {
       text += static_cast<char>(byte);
     }
   }
