@@ -108,6 +108,37 @@ TEST_CASE("a model without Normalize is not normalized", "[e2e][encode]") {
   CHECK(difference(read_matrix(output), golden) < 1e-5);
 }
 
+TEST_CASE("A07: a text's vector depends neither on its batch mates nor on the padding side", "[e2e][encode][field]") {
+  const std::string brief = "a dog\n";
+  const std::string lengthy = "the season after winter, and the day after today, and frozen water\n";
+  for (const std::string golden : {"test/golden/tiny_bert", "test/golden/tiny_llama"}) {
+    for (const std::string pooling : {"cls", "mean", "lasttoken"}) {
+      std::vector<Matrix> pairs;
+      for (const std::string side : {"left", "right"}) {
+        const ModelCopy copy(golden);
+        copy.damage_json("tokenizer_config.json", [&](Json& config) { config["padding_side"] = side; });
+        copy.damage_json("1_Pooling/config.json", [&](Json& config) {
+          config = {{"embedding_dimension", 32}, {"pooling_mode", pooling}, {"include_prompt", true}};
+        });
+        const auto encoded = [&](const std::string& text) {
+          const TemporaryDirectory& directory = copy.directory();
+          encode(directory.write("texts.txt", text), directory.path("e.safetensors"), {"--overwrite"}, copy.path(""));
+          return read_matrix(directory.path("e.safetensors"));
+        };
+        INFO(golden << " " << pooling << " " << side);
+        Matrix apart = encoded(brief);
+        apart.bytes += encoded(lengthy).bytes;
+        apart.shape.front() = 2;
+        const Matrix together = encoded(brief + lengthy);
+        CHECK(difference(together, apart) < 1e-5);
+        CHECK(difference(encoded(brief), encoded(lengthy)) > 1e-2);
+        pairs.push_back(together);
+      }
+      CHECK(pairs[0].bytes == pairs[1].bytes);
+    }
+  }
+}
+
 TEST_CASE("every line is a text, blank ones and one without an end too", "[e2e][encode]") {
   const Matrix three = encode_text("hello\n\nhello\n");
   REQUIRE(three.shape == std::vector<int64_t>{3, 32});
