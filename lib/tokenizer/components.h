@@ -36,6 +36,9 @@ std::vector<std::string> model_warnings(const io::Json& json, const std::string&
 // The value of "model".
 std::unique_ptr<const Model> parse_model(const io::Json& json, const std::string& origin);
 
+// One entry of "added_tokens", but for its id. `origin`: where it stands.
+AddedToken parse_added_token(const io::Json& entry, const std::string& origin);
+
 struct AddedTokenList {
   std::vector<AddedToken> tokens;     // contents differ from each other and are not empty
   std::vector<std::string> warnings;  // whole sentences

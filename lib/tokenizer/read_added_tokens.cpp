@@ -9,26 +9,19 @@
 #include "tokenizer/components.h"
 
 namespace stft::tokenizer {
-namespace {
 
 using io::Json;
 
-AddedToken read_added_token(const Json& entry, const std::string& where) {
+AddedToken parse_added_token(const Json& entry, const std::string& origin) {
   AddedToken token;
-  token.content = io::get_string(entry, "content", where);
-  token.special = io::get_bool(entry, "special", where);
-  token.single_word = io::get_bool(entry, "single_word", where);
-  token.lstrip = io::get_bool(entry, "lstrip", where);
-  token.rstrip = io::get_bool(entry, "rstrip", where);
-  token.normalized = io::get_bool(entry, "normalized", where);
-  token.id = token_id(entry.contains("id") ? entry.at("id") : Json(), where + ": id");
-  if (token.content.empty() || token.content.size() > kMaxAddedTokenBytes) {
-    throw UserError(fmt::format("{}: content must hold 1 to {} bytes", where, kMaxAddedTokenBytes));
-  }
+  token.content = io::get_string(entry, "content", origin);
+  token.special = io::get_bool(entry, "special", origin);
+  token.single_word = io::get_bool(entry, "single_word", origin);
+  token.lstrip = io::get_bool(entry, "lstrip", origin);
+  token.rstrip = io::get_bool(entry, "rstrip", origin);
+  token.normalized = io::get_bool(entry, "normalized", origin);
   return token;
 }
-
-}  // namespace
 
 AddedTokenList parse_added_tokens(const Json& json, const Model& model, const std::string& origin) {
   AddedTokenList result;
@@ -43,7 +36,11 @@ AddedTokenList parse_added_tokens(const Json& json, const Model& model, const st
   std::size_t index = 0;
   for (const Json& entry : json) {
     const std::string where = fmt::format("{}: added_tokens[{}]", origin, index++);
-    AddedToken token = read_added_token(entry, where);
+    AddedToken token = parse_added_token(entry, where);
+    token.id = token_id(entry.contains("id") ? entry.at("id") : Json(), where + ": id");
+    if (token.content.empty() || token.content.size() > kMaxAddedTokenBytes) {
+      throw UserError(fmt::format("{}: content must hold 1 to {} bytes", where, kMaxAddedTokenBytes));
+    }
     if (!contents.insert(token.content).second) {
       result.warnings.push_back(fmt::format("{}: '{}' is added twice; the first one counts", where, token.content));
       continue;

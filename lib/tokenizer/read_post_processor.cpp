@@ -81,12 +81,15 @@ class PostProcessorReader {
         read(member, depth + 1);
       }
     } else if (type == "TemplateProcessing") {
-      steps_.push_back(template_processor(json, where));
+      add(template_processor(json, where));
     } else if (type == "BertProcessing" || type == "RobertaProcessing") {
       if (type == "RobertaProcessing") {
         read_trimming(json, where);
       }
-      steps_.push_back(SpecialTokens{{special_pair(json, "cls", where)}, {special_pair(json, "sep", where)}});
+      SpecialTokens specials;
+      specials.prefix.push_back(special_pair(json, "cls", where));
+      specials.suffix.push_back(special_pair(json, "sep", where));
+      add(std::move(specials));
     } else if (type == "ByteLevel") {
       read_trimming(json, where);
     } else {
@@ -97,6 +100,9 @@ class PostProcessorReader {
   std::vector<PostProcessorStep> take() { return std::move(steps_); }
 
  private:
+  // (g++ 12 takes a temporary variant of these for uninitialized.)
+  void add(SpecialTokens specials) { steps_.emplace_back(std::move(specials)); }
+
   void read_trimming(const Json& json, const std::string& where) {
     if (io::optional_bool(json, "trim_offsets", where).value_or(true)) {
       steps_.push_back(OffsetTrimming{io::optional_bool(json, "add_prefix_space", where).value_or(true)});

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tokenizer/components.h"
 #include "tokenizer/config_files.h"
 #include "tokenizer/model.h"
 
@@ -48,13 +49,7 @@ std::vector<AddedToken> written_tokens(const Json& list, const std::string& path
   std::vector<AddedToken> tokens;
   for (const Json& entry : list) {
     const std::string where = fmt::format("{}: added_tokens[{}]", path, tokens.size());
-    AddedToken token;
-    token.content = io::get_string(entry, "content", where);
-    token.special = io::get_bool(entry, "special", where);
-    token.single_word = io::get_bool(entry, "single_word", where);
-    token.lstrip = io::get_bool(entry, "lstrip", where);
-    token.rstrip = io::get_bool(entry, "rstrip", where);
-    token.normalized = io::get_bool(entry, "normalized", where);
+    AddedToken token = parse_added_token(entry, where);
     const Json& id = member(entry, "id");
     token.id =
         id.is_number_unsigned() && id.get<std::uint64_t>() <= std::uint64_t{kMaxTokenId} ? id.get<std::int32_t>() : 0;
