@@ -74,9 +74,21 @@ void close_fd(int& fd) {
 
 // Our environment without what would make the program believe it is a rank or a user with settings of their own.
 std::vector<std::string> clean_environment() {
-  constexpr std::array<std::string_view, 11> kDropped = {
-      "RANK=", "WORLD_SIZE=", "LOCAL_RANK=", "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "TORCHELASTIC",
-      "OMPI_", "SLURM_",      "STFT_",       "NO_COLOR="};
+  constexpr std::array<std::string_view, 15> kDropped = {"RANK=",
+                                                         "WORLD_SIZE=",
+                                                         "LOCAL_RANK=",
+                                                         "LOCAL_WORLD_SIZE=",
+                                                         "MASTER_ADDR=",
+                                                         "MASTER_PORT=",
+                                                         "TORCHELASTIC",
+                                                         "OMPI_",
+                                                         "SLURM_",
+                                                         "STFT_",
+                                                         "NO_COLOR=",
+                                                         "HF_",
+                                                         "HUGGING",
+                                                         "TRANSFORMERS_",
+                                                         "SENTENCE_TRANSFORMERS_"};
   std::vector<std::string> kept;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
