@@ -10,6 +10,7 @@
 
 #include "e2e/hub_run.h"
 #include "e2e/port.h"
+#include "e2e/small_disk.h"
 
 namespace stft::test {
 namespace {
@@ -165,6 +166,40 @@ TEST_CASE("troubles with a hub have the exit codes of their kind", "[e2e][hub]")
   const std::string blocked = hub.directory.write("blocked", "a file");
   check_ends(encode(HubServer::kId, {"HF_HOME=" + blocked}), 1, {"creating directory", blocked});
   CHECK_FALSE(fs::exists(hub.directory.path("o.npy")));
+}
+
+TEST_CASE("a disk that is full or read-only ends a download with what was refused", "[e2e][hub]") {
+  if (!SmallDisk::is_allowed()) {
+    return;
+  }
+  HubRun hub;
+  const std::string home = hub.directory.path("hf");
+  fs::create_directory(home);
+  const std::string texts = hub.directory.write("texts.txt", "a\n");
+  const std::vector<std::string> arguments = {
+      "encode", HubServer::kId, "--input", texts, "--output", hub.directory.path("o.npy"), "--overwrite"};
+  SmallDisk disk(home, 96 * 1024);
+  check_ends(hub.run(arguments), 1, {"writing '" + home, ".incomplete'", "No space left on device"});
+  disk.resize(4 * 1024 * 1024);
+  check_ends(hub.run(arguments), 0, {});
+  CHECK(hub.server.count("GET", "/storage/") == 2);  // the second for the rest
+  disk.make_read_only();
+  check_ends(hub.run(arguments), 0, {});  // all is there
+  check_ends(hub.run({"tokenize", HubServer::kId, "--revision", "v1", "--text", "a"}), 0, {"warning", "refs"});
+  hub.server.add("tokenizer.json", read_bytes(source_path("test/golden/tiny_bert/tokenizer.json")) + "\n");
+  hub.server.move_main(std::string(40, 'a'));
+  check_ends(hub.run({"tokenize", HubServer::kId, "--text", "a"}), 1, {home, "Read-only file system"});
+}
+
+TEST_CASE("a terminal sees a download grow, a file only lines", "[e2e][hub]") {
+  HubRun hub;
+  Command command = hub.command({"tokenize", HubServer::kId, "--text", "a"});
+  command.has_terminal = true;
+  check_ends(run_stft(command), 0, {"\r\033[Ksome-org/tiny.model: ", " MB/s, ", "downloaded "});
+  HubRun other;
+  const Outcome outcome = other.run({"tokenize", HubServer::kId, "--text", "a"});
+  check_ends(outcome, 0, {"downloading model", "downloaded "});
+  CHECK(outcome.err.find('\r') == std::string::npos);
 }
 
 TEST_CASE("two processes at once download a file once", "[e2e][hub]") {
