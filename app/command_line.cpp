@@ -31,7 +31,7 @@ void refuse_unavailable_command(CLI::App& app, const char* name) {
 }
 
 void add_revision(CLI::App& command, std::string& revision) {
-  command.add_option("--revision", revision, "branch, tag or commit of a hub's model (default: main)");
+  command.add_option("--revision", revision, "branch, tag or commit of a hub's model (default: main)")->take_last();
 }
 
 void add_train(CLI::App& app, Parsed& parsed) {
@@ -97,6 +97,7 @@ void add_encode(CLI::App& app, Parsed& parsed) {
 void add_eval(CLI::App& app, Parsed& parsed) {
   CLI::App* command = app.add_subcommand("eval", "run a recipe's evaluators on a checkpoint or a model");
   command->add_option("model", parsed.eval.model, "a checkpoint, a model directory, or a hub's model")->required();
+  add_revision(*command, parsed.eval.revision);
   command->add_option("--recipe", parsed.eval.recipe_path, "the recipe (default: the one saved with the run)");
   command->add_option("--set", parsed.eval.overrides, "override a key: a.b=value")->allow_extra_args(false);
   command->add_option("--nproc", parsed.eval.nproc, "ranks on this machine")->check(CLI::Range(1, 4096));

@@ -63,7 +63,8 @@ int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
   }
   const auto list = data::TextList::load(options.input_path, options.column);
   const auto world = train::join_world(info, {});
-  const train::LoadedModel loaded = train::load_model(locate_model({options.model, options.revision}, info, *world));
+  const train::LoadedModel loaded =
+      train::load_model(locate_model({options.model, options.revision}, info, *world).directory);
   const model::ModelSpec& spec = loaded.model->spec();
   eval::EncodingOptions encoding;
   encoding.prompt = eval::encoding_prompt(spec, options.prompt_name);
@@ -103,8 +104,13 @@ int run_encode(const EncodeOptions& options, const std::vector<std::string>& arg
     }
   }
   check_output(options);
-  locate_model({options.model, options.revision});  // before the ranks, which then find it
-  return dist::launch({arguments, options.nproc, threads_per_rank({}, options.nproc)});
+  const auto located =
+      locate_model({options.model, options.revision});  // before the ranks, which then find this commit
+  std::vector<std::string> of_ranks = arguments;
+  if (located.commit) {
+    of_ranks.insert(of_ranks.end(), {"--revision", *located.commit});
+  }
+  return dist::launch({of_ranks, options.nproc, threads_per_rank({}, options.nproc)});
 }
 
 }  // namespace stft::app

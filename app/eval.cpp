@@ -71,9 +71,11 @@ recipe::Recipe evaluation_recipe(const EvalOptions& options) {
         "no such directory '{}'; if it is a hub's model, name a recipe with evaluators by --recipe", options.model));
   }
   // A JSON string is a YAML string; ${...} in it would be expanded, so a path with one must come by --recipe.
-  std::vector<std::string> overrides = {
-      "model={name_or_path: " +
-      nlohmann::json(options.model).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "}"};
+  const auto quoted = [](const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  std::vector<std::string> overrides = {"model={name_or_path: " + quoted(options.model) +
+                                        ", revision: " + quoted(options.revision) + "}"};
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
   if (options.nproc) {
     overrides.push_back(fmt::format("launch.nproc={}", *options.nproc));
@@ -118,8 +120,9 @@ int run_eval(const EvalOptions& options, const std::vector<std::string>& argumen
   recipe::Recipe recipe = evaluation_recipe(options);
   if (!info) {
     const int64_t nproc = recipe.launch.nproc.value_or(1);
-    recipe = with_located_model(std::move(recipe), recipe::Purpose::kEvaluation);  // the ranks then find it
-    return dist::launch({arguments, nproc, threads_per_rank(recipe.launch.threads_per_rank, nproc)});
+    recipe = with_located_model(std::move(recipe), recipe::Purpose::kEvaluation);  // the ranks then find this commit
+    return dist::launch(
+        {with_revision_set(arguments, recipe), nproc, threads_per_rank(recipe.launch.threads_per_rank, nproc)});
   }
   try {
     const auto metrics = evaluate_on_ranks(std::move(recipe), *info);

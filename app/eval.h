@@ -15,6 +15,7 @@ namespace stft::app {
 
 struct EvalOptions {
   std::string model;                       // a checkpoint, a model directory, or the id of a hub's model
+  std::string revision = "main";           // of a hub's model
   std::optional<std::string> recipe_path;  // none: the recipe saved with the model
   std::vector<std::string> overrides;
   std::optional<int64_t> nproc;

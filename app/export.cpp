@@ -14,7 +14,7 @@ int run_export(const ExportOptions& options) {
   if (options.merges_lora) {
     throw UserError("--merge-lora: '" + options.checkpoint + "' has no adapter, so there is nothing to merge");
   }
-  const std::string checkpoint = locate_model({options.checkpoint, options.revision});
+  const std::string checkpoint = locate_model({options.checkpoint, options.revision}).directory;
   out = output_directory(options.out, checkpoint, options.overwrites);
   checkpoint::export_directory(checkpoint, {options.precision, out});
   log::info("the model is in " + options.out);

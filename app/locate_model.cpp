@@ -80,13 +80,13 @@ bool is_stop_pending() {
                                                [&](int signal) { return ::sigismember(&pending, signal) == 1; });
 }
 
-std::string fetch(const hub::ModelRequest& request) {
+hub::Snapshot fetch(const hub::ModelRequest& request) {
   DownloadReport report(request);
   hub::Observer observer;
   observer.on_progress = [&](const hub::Progress& progress) { report.tell(progress); };
   observer.on_warning = [](const std::string& message) { log::warn(message); };
   observer.should_stop = is_stop_pending;
-  return hub::fetch_model(request, hub::settings_from_environment(), observer).directory;
+  return hub::fetch_model(request, hub::settings_from_environment(), observer);
 }
 
 std::optional<hub::ModelRequest> request_for(const NamedModel& model) {
@@ -112,49 +112,65 @@ NamedModel named_model(const recipe::Recipe& recipe) {
   return {recipe.model.name_or_path, recipe.model.revision};
 }
 
+recipe::Recipe with_model(recipe::Recipe recipe, const LocatedModel& located, recipe::Purpose purpose) {
+  if (located.commit) {
+    recipe = recipe::with_snapshot(std::move(recipe), located.directory, purpose);
+    recipe.model.revision = *located.commit;
+  }
+  return recipe;
+}
+
 }  // namespace
 
 std::optional<hub::ModelRequest> hub_request(const recipe::Recipe& recipe) {
   return request_for(named_model(recipe));
 }
 
-std::string locate_model(const NamedModel& model) {
+LocatedModel locate_model(const NamedModel& model) {
   const auto request = request_for(model);
   if (!request) {
-    return model.name_or_path;
+    return {model.name_or_path, std::nullopt};
   }
   show_progress_of_launcher();
-  return fetch(*request);
+  const hub::Snapshot found = fetch(*request);
+  return {found.directory, found.commit};
 }
 
-std::string locate_model(const NamedModel& model, const dist::RankInfo& info, dist::ProcessGroup& world) {
+LocatedModel locate_model(const NamedModel& model, const dist::RankInfo& info, dist::ProcessGroup& world) {
+  const bool is_of_hub = recipe::is_hub_model(model.name_or_path);
+  train::agree_on_facts(world, {{"model", (is_of_hub ? "the hub's model " : "the directory ") + model.name_or_path},
+                                {"revision", model.revision}});
   const auto request = request_for(model);
-  train::agree_on_facts(world, {{"model", request ? "the hub's model " + request->id + " at " + request->revision
-                                                  : "the directory '" + model.name_or_path + "'"}});
   if (!request) {
-    return model.name_or_path;
+    return {model.name_or_path, std::nullopt};
   }
-  return train::on_first_rank(world, [&] {
-    if (info.launcher_pid) {
-      if (const auto found = hub::find_model(*request, hub::settings_from_environment())) {
-        return found->directory;
-      }
+  const std::string located = train::on_first_rank(world, [&] {
+    auto found = info.launcher_pid ? hub::find_model(*request, hub::settings_from_environment()) : std::nullopt;
+    if (!found) {
+      found = fetch(*request);
     }
-    return fetch(*request);
+    return found->commit + found->directory;
   });
+  const std::size_t length = hub::kCommitDigits;
+  return {located.substr(length), located.substr(0, length)};
 }
 
 recipe::Recipe with_located_model(recipe::Recipe recipe, recipe::Purpose purpose) {
-  const NamedModel model = named_model(recipe);
-  const std::string directory = locate_model(model);
-  return directory == model.name_or_path ? recipe : recipe::with_snapshot(std::move(recipe), directory, purpose);
+  const LocatedModel located = locate_model(named_model(recipe));
+  return with_model(std::move(recipe), located, purpose);
 }
 
 recipe::Recipe with_located_model(recipe::Recipe recipe, const dist::RankInfo& info, dist::ProcessGroup& world,
                                   recipe::Purpose purpose) {
-  const NamedModel model = named_model(recipe);
-  const std::string directory = locate_model(model, info, world);
-  return directory == model.name_or_path ? recipe : recipe::with_snapshot(std::move(recipe), directory, purpose);
+  const LocatedModel located = locate_model(named_model(recipe), info, world);
+  return with_model(std::move(recipe), located, purpose);
+}
+
+std::vector<std::string> with_revision_set(std::vector<std::string> arguments, const recipe::Recipe& located) {
+  if (!located.model.snapshot.empty()) {
+    arguments.insert(arguments.end(), {"--set", "model.revision=" + located.model.revision});
+  }
+  return arguments;
 }
 
 }  // namespace stft::app

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dist/process_group.h"
 #include "dist/rank_environment.h"
@@ -18,22 +19,31 @@ struct NamedModel {
   hub::Wanted wanted = hub::Wanted::kModel;
 };
 
+struct LocatedModel {
+  std::string directory;
+  std::optional<std::string> commit;  // of a hub's model
+};
+
 // What to ask the hub for; none when the recipe's model is a directory.
 std::optional<hub::ModelRequest> hub_request(const recipe::Recipe& recipe);
 
 // For a process on its own, or the launcher before it starts ranks. A name that is no hub id is returned as it is.
 // Tells of the download on standard error. UserError and SystemError as hub::fetch_model, and for a revision of a
 // directory.
-std::string locate_model(const NamedModel& model);
+LocatedModel locate_model(const NamedModel& model);
 
 // Collective: the same for ranks: the first one downloads what its launcher has not, and all get its directory, or its
 // error.
-std::string locate_model(const NamedModel& model, const dist::RankInfo& info, dist::ProcessGroup& world);
+LocatedModel locate_model(const NamedModel& model, const dist::RankInfo& info, dist::ProcessGroup& world);
 
-// The recipe with its hub's model located, and what had to wait for that checked; unchanged when it is a directory.
+// The recipe with its hub's model located, its revision the commit that this came to, and what had to wait for that
+// checked; unchanged when it is a directory.
 recipe::Recipe with_located_model(recipe::Recipe recipe, recipe::Purpose purpose = recipe::Purpose::kTraining);
 // Collective.
 recipe::Recipe with_located_model(recipe::Recipe recipe, const dist::RankInfo& info, dist::ProcessGroup& world,
                                   recipe::Purpose purpose = recipe::Purpose::kTraining);
+
+// The arguments of `train` or `eval` for ranks that are to read the located model: with its commit, if it has one.
+std::vector<std::string> with_revision_set(std::vector<std::string> arguments, const recipe::Recipe& located);
 
 }  // namespace stft::app

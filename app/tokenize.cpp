@@ -56,7 +56,7 @@ int run_tokenize(const TokenizeOptions& options) {
   if (options.text && options.input_path) {
     throw UserError("tokenize: give either --text or --input, not both");
   }
-  const Printer printer(locate_model({options.model, options.revision, hub::Wanted::kTokenizer}));
+  const Printer printer(locate_model({options.model, options.revision, hub::Wanted::kTokenizer}).directory);
   if (options.text) {
     printer.print(*options.text);
   } else if (options.input_path) {

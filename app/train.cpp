@@ -114,8 +114,8 @@ int run_train(const TrainOptions& options, const std::vector<std::string>& argum
   const int64_t threads = threads_per_rank(recipe.launch.threads_per_rank, nproc);
   recipe = recipe::resolve(std::move(recipe), nproc);
   train::check_output_dir(recipe, output_dir_use(options));
-  with_located_model(std::move(recipe));  // before the ranks, which then find it
-  return dist::launch({arguments, nproc, threads, /*saves_on_stop=*/true});
+  recipe = with_located_model(std::move(recipe));  // before the ranks, which then find this commit
+  return dist::launch({with_revision_set(arguments, recipe), nproc, threads, /*saves_on_stop=*/true});
 }
 
 }  // namespace stft::app

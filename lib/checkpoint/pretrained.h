@@ -43,15 +43,18 @@ class PretrainedWeights {
 
   // Tensors of the transformer that the model does not use; they are carried into checkpoints and exports. A tied head
   // that repeats the table of embeddings is none of them: it would be stale once the table is trained.
-  std::vector<std::string> unused() const;
+  const std::vector<std::string>& unused() const { return unused_; }
 
  private:
+  // `tied` may hold a copy of the first parameter, which is left out; empty: none.
+  std::vector<std::string> find_unused(const std::string& tied) const;
+
   const model::ModelSpec* spec_ = nullptr;
   const model::ParameterTable* table_ = nullptr;
   std::map<int64_t, std::unique_ptr<TensorSource>> tensors_;  // by module
   std::string prefix_;
-  std::string tied_;  // a copy of the first parameter; empty: none
   std::vector<ParameterSource> sources_;
+  std::vector<std::string> unused_;
 };
 
 }  // namespace stft::checkpoint

@@ -67,8 +67,10 @@ std::optional<LocalStep> BatchLoader::next() {
   return step;
 }
 
-size_t BatchLoader::ready() const {
-  const std::scoped_lock lock(mutex_);
+size_t BatchLoader::wait_until_ahead() {
+  std::unique_lock lock(mutex_);
+  const auto most = std::min(kStepsAhead, static_cast<size_t>(untaken_));
+  changed_.wait(lock, [&] { return ready_.size() == most || failure_; });
   return ready_.size();
 }
 

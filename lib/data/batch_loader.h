@@ -45,8 +45,8 @@ class BatchLoader {
   // The next step; none after the last. An error of the background thread surfaces here, at its step.
   std::optional<LocalStep> next();
 
-  // Steps that are made and not yet taken.
-  size_t ready() const;
+  // Waits until no step can be made ahead before one is taken; the number of steps that are ready then.
+  size_t wait_until_ahead();
 
  private:
   // Runs on the background thread, which alone touches order_ and order_epoch_.
@@ -61,7 +61,7 @@ class BatchLoader {
   int64_t order_epoch_ = -1;
   std::vector<int64_t> order_;
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<LocalStep> ready_;  // this and what follows: under mutex_
   std::exception_ptr failure_;   // ends the steps, behind those that are ready

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
@@ -279,6 +280,28 @@ std::vector<std::vector<int64_t>> gather_integers(ProcessGroup& group, const std
     of_ranks.emplace_back(first, first + count);
   }
   return of_ranks;
+}
+
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own) {
+  const auto sizes = gather_integers(group, {static_cast<int64_t>(own.size())});
+  int64_t longest = 1;
+  for (const auto& size : sizes) {
+    longest = std::max(longest, size.front());
+  }
+  auto input = at::zeros({longest}, at::kByte);
+  std::memcpy(input.data_ptr(), own.data(), own.size());
+  auto output = at::empty({group.size() * longest}, at::kByte);
+  group.all_gather(output, input).wait();
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    const auto* begin = output.data_ptr<uint8_t>() + static_cast<int64_t>(rank) * longest;
+    texts.emplace_back(begin, begin + sizes[rank].front());
+  }
+  return texts;
+}
+
+std::string broadcast_text(ProcessGroup& group, const std::string& of_first) {
+  return gather_texts(group, group.rank() == 0 ? of_first : std::string()).front();
 }
 
 void ProcessGroup::barrier() {

@@ -53,6 +53,7 @@ class ProcessGroup {
 
   // Collective: every rank of `world_size` calls it with the same `name`. `host` is the address that this rank's Gloo
   // device listens on ("127.0.0.1" on one machine). Throws SystemError when the peers do not come within `timeout_s`.
+  // SIGPIPE, where it has its default action, is ignored in this process from then on: a dead peer is an error here.
   struct Options {
     std::string name;
     int64_t rank = 0;
@@ -106,5 +107,11 @@ class ProcessGroup {
 
 // Collective: every rank's integers, as many on each, in rank order.
 std::vector<std::vector<int64_t>> gather_integers(ProcessGroup& group, const std::vector<int64_t>& own);
+
+// Collective: every rank's text (any bytes), in rank order.
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);
+
+// Collective: rank 0's text.
+std::string broadcast_text(ProcessGroup& group, const std::string& of_first);
 
 }  // namespace stft::dist

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "data/prompt.h"
 #include "model/sentence_model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -19,9 +20,12 @@ class Embedder {
   Embedder(const model::SentenceModel& model, const tokenizer::Tokenizer& tokenizer, model::Layout layout)
       : model_(model), tokenizer_(tokenizer), layout_(layout) {}
 
+  // A prompt as this model's tokenizer sees it; to be measured once for many texts.
+  data::Prompt measured(std::string prompt) const;
+
   // Vectors [texts, embedding_dim] of prompt + text, one forward pass for all, without gradient or dropout. At least
   // one text. A text's vector depends on the other texts of the call by float rounding at most.
-  at::Tensor embed(std::span<const std::string_view> texts, const std::string& prompt) const;
+  at::Tensor embed(std::span<const std::string_view> texts, const data::Prompt& prompt) const;
 
   // The same of texts given as token ids: text i is ids[offsets[i] .. offsets[i + 1]), of which the first
   // prompt_lengths[i] are its prompt's; no lengths: no prompts.

@@ -129,7 +129,7 @@ DataNotes RetrievalEvaluator::notes() const {
 std::optional<at::Tensor> RetrievalEvaluator::embed_queries(const Embedder& embedder, dist::ProcessGroup& world,
                                                             Interrupt& interrupt) const {
   const TextBlocks blocks(data_.queries, batch_size_);
-  const std::string prompt = query_prompt(embedder.model().spec(), config_.query_prompt);
+  const data::Prompt prompt = embedder.measured(query_prompt(embedder.model().spec(), config_.query_prompt));
   const auto queries = static_cast<int64_t>(data_.queries.size());
   auto vectors_QD = at::zeros({queries, embedder.model().spec().embedding_dim()}, at::kFloat);
   for (int64_t block = world.rank(); block < blocks.count() && !interrupt.requested(); block += world.size()) {
@@ -157,7 +157,7 @@ std::vector<TopDocuments> RetrievalEvaluator::keep_documents(const Embedder& emb
                                                              CorpusCache& cache, const at::Tensor& queries_QD,
                                                              Interrupt& interrupt) const {
   const TextBlocks blocks(data_.corpus, batch_size_);
-  const std::string prompt = document_prompt(embedder.model().spec(), config_.corpus_prompt);
+  const data::Prompt prompt = embedder.measured(document_prompt(embedder.model().spec(), config_.corpus_prompt));
   const std::string key = corpus_key();
   std::vector<at::Tensor> prepared_queries;
   for (const model::Similarity similarity : similarities_) {

@@ -36,7 +36,7 @@ double best_of(const std::vector<double>& values) {
 std::optional<at::Tensor> embed_all(const std::vector<std::string>& texts, int64_t batch_size, const Embedder& embedder,
                                     dist::ProcessGroup& world, Interrupt& interrupt) {
   const TextBlocks blocks(texts, batch_size);
-  const std::string prompt = encoding_prompt(embedder.model().spec(), {});
+  const data::Prompt prompt = embedder.measured(encoding_prompt(embedder.model().spec(), {}));
   auto vectors_SD =
       at::zeros({static_cast<int64_t>(texts.size()), embedder.model().spec().embedding_dim()}, at::kFloat);
   for (int64_t block = world.rank(); block < blocks.count() && !interrupt.requested(); block += world.size()) {

@@ -70,6 +70,7 @@ class TextEncoder {
               dist::ProcessGroup& world)
       : embedder_(embedder),
         options_(options),
+        prompt_(embedder.measured(options.prompt)),
         world_(world),
         blocks_(std::vector<std::string_view>(texts.begin(), texts.end()), options.block_size),
         width_(std::min(options.truncate_dim.value_or(model_width()), model_width())) {
@@ -114,7 +115,7 @@ class TextEncoder {
 
   void encode_block(int64_t block, at::Tensor destination_ND) const {
     const at::NoGradGuard no_grad;
-    const auto vectors_ND = embedder_.embed(blocks_.texts(block), options_.prompt).narrow(1, 0, width_);
+    const auto vectors_ND = embedder_.embed(blocks_.texts(block), prompt_).narrow(1, 0, width_);
     if (!at::isfinite(vectors_ND).all().item<bool>()) {
       throw UserError(fmt::format("{}: the model gives a vector that is not finite for text {}",
                                   embedder_.model().spec().directory, first_not_finite(block, vectors_ND) + 1));
@@ -143,6 +144,7 @@ class TextEncoder {
 
   const Embedder& embedder_;
   const EncodingOptions& options_;
+  data::Prompt prompt_;
   dist::ProcessGroup& world_;
   TextBlocks blocks_;
   int64_t width_;

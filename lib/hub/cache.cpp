@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <random>
 #include <system_error>
 
 #include "base/error.h"
@@ -41,9 +42,10 @@ std::string folder_name(const std::string& repo_id) {
   throw SystemError(fmt::format("{} '{}': {}", operation, path.string(), error.message()));
 }
 
-// A name beside `path` that no other process uses.
+// A name beside `path` that nobody else uses: process ids repeat between containers that share a cache.
 std::string own_name(const std::string& path) {
-  return fmt::format("{}.{:08x}.tmp", path, static_cast<unsigned>(::getpid()));
+  std::random_device random;
+  return fmt::format("{}.{:08x}{:08x}.tmp", path, random(), random());
 }
 
 void rename_to(const std::string& from, const std::string& to) {
@@ -171,14 +173,14 @@ void RepoCache::place(const std::string& etag, const std::string& commit, const 
   io::make_directories(path.parent_path().string());
   const std::string temporary = own_name(path.string());
   std::error_code error;
-  fs::remove(temporary, error);
   if (uses_links_) {
     const fs::path target = fs::path(blob(etag)).lexically_relative(path.parent_path());
     if (::symlink(target.c_str(), temporary.c_str()) == 0) {
       rename_to(temporary, path.string());
       return;
     }
-    if (errno == ENOSPC || errno == EACCES || errno == EROFS || errno == EDQUOT) {
+    // Some file systems have no links.
+    if (errno != EPERM && errno != ENOTSUP && errno != ENOSYS) {
       throw_errno("linking", path.string(), errno);
     }
   }

@@ -145,6 +145,7 @@ class Chooser {
 
   void add_tokenizer(const std::string& folder, bool is_adapter) {
     add(in_folder(folder, "tokenizer_config.json"));
+    add(in_folder(folder, "config.json"));  // names the tokenizer's class where tokenizer_config.json does not
     for (const char* name : {"special_tokens_map.json", "added_tokens.json"}) {
       add_if_there(in_folder(folder, name));
     }
@@ -152,10 +153,11 @@ class Chooser {
       return;
     }
     bool has_any = false;
-    for (const char* name : {"vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model",
-                             "spm.model", "tokenizer.model"}) {
+    for (const char* name : {"vocab.txt", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model"}) {
       has_any = is_there(add_if_there(in_folder(folder, name))) || has_any;
     }
+    const bool has_merges = is_there(add_if_there(in_folder(folder, "merges.txt")));
+    has_any = (is_there(add_if_there(in_folder(folder, "vocab.json"))) && has_merges) || has_any;
     if (!has_any && !is_adapter) {
       choice_.lacking.push_back(fmt::format("a tokenizer ({})", in_folder(folder, "tokenizer.json")));
     }

@@ -201,14 +201,11 @@ class Deberta final : public Encoder {
                             [&](const at::Tensor& input_TD) { return add_positions(input_TD, *shared); });
       block += 1;
     }
-    for (size_t i = 0; i < layers_.size(); ++i, ++block) {
-      const BlockRef ref{block, has_trainable(parts_, block), true};
-      hidden_TD = run_block(context, ref, std::move(hidden_TD), [this, i, shared, context](const at::Tensor& input_TD) {
-        const auto embedded_TD = i == 0 ? finish_embedding(input_TD, *shared, context) : input_TD;
-        return forward_layer(layers_[i], embedded_TD, *shared, context, static_cast<uint32_t>(i) + 1);
-      });
-    }
-    return hidden_TD;
+    return run_layers(context, parts_, {block, layers_.size()}, std::move(hidden_TD),
+                      [this, shared, context](size_t i, const at::Tensor& input_TD) {
+                        const auto embedded_TD = i == 0 ? finish_embedding(input_TD, *shared, context) : input_TD;
+                        return forward_layer(layers_[i], embedded_TD, *shared, context, static_cast<uint32_t>(i) + 1);
+                      });
   }
 
  private:

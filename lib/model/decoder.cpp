@@ -61,15 +61,11 @@ class Decoder final : public Encoder {
       const auto embedded_TD = tokens_(batch.token_ids_T);
       return config_.embedding_scale == 1 ? embedded_TD : embedded_TD * config_.embedding_scale;
     });
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const auto block = static_cast<int64_t>(i) + 1;
-      const BlockRef ref{block, has_trainable(parts_, block), true};
-      hidden_TD = run_block(context, ref, std::move(hidden_TD), [this, i, shared, context](const at::Tensor& input_TD) {
-        const auto output_TD = forward_layer(i, input_TD, *shared, context);
-        return i + 1 == layers_.size() ? norm_(output_TD) : output_TD;
-      });
-    }
-    return hidden_TD;
+    return run_layers(context, parts_, {1, layers_.size()}, std::move(hidden_TD),
+                      [this, shared, context](size_t i, const at::Tensor& input_TD) {
+                        const auto output_TD = forward_layer(i, input_TD, *shared, context);
+                        return i + 1 == layers_.size() ? norm_(output_TD) : output_TD;
+                      });
   }
 
  private:

@@ -31,7 +31,11 @@ at::Tensor LayerNorm::operator()(const at::Tensor& input) const {
 
 at::Tensor RmsNorm::operator()(const at::Tensor& input) const {
   const auto& scale = value(*weight);
-  return at::rms_norm(input, {input.size(-1)}, adds_one ? scale + 1 : scale, eps);
+  if (!adds_one) {
+    return at::rms_norm(input, {input.size(-1)}, scale, eps);
+  }
+  // In bf16 the sum would lose most of a weight near 0.
+  return at::rms_norm(input.to(at::kFloat), {input.size(-1)}, scale.to(at::kFloat) + 1, eps).to(input.scalar_type());
 }
 
 Activation read_activation(const FamilyConfig& config, const std::string& key, const std::string& or_else) {

@@ -238,6 +238,14 @@ void set_causal(ModelSpec& spec, bool is_causal) {
     }
     return;
   }
+  // EmbeddingGemma has a switch of its own, with another window.
+  if (io::optional_bool(spec.config, "use_bidirectional_attention", join(spec.directory, "config.json"))
+          .value_or(false)) {
+    if (is_causal) {
+      throw UserError("model.causal: true: the model is bidirectional (use_bidirectional_attention)");
+    }
+    return;
+  }
   spec.config["is_causal"] = is_causal;
   if (!exists(join(spec.directory, "modules.json"))) {
     spec.modules[1] = default_pooling(spec.config, join(spec.directory, "config.json"));
@@ -357,6 +365,10 @@ ModelSpec with_overrides(ModelSpec spec, const ModelConfig& config, uint64_t see
   spec.dropout = config.dropout ? config.dropout : spec.dropout;
   for (const auto& [name, prompt] : config.prompts) {
     spec.prompts[name] = prompt;
+  }
+  if (spec.default_prompt_name && !spec.prompts.contains(*spec.default_prompt_name)) {
+    throw UserError(fmt::format("{}: default_prompt_name '{}' is not one of its prompts",
+                                join(spec.directory, "config_sentence_transformers.json"), *spec.default_prompt_name));
   }
   spec.similarity = config.similarity_fn_name.value_or(spec.similarity);
   check_chain(spec);

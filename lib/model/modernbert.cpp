@@ -104,18 +104,14 @@ class ModernBert final : public Encoder {
     const auto shared =
         std::make_shared<Shared>(Shared{batch, {config_.ropes[0].angles(batch), config_.ropes[1].angles(batch)}});
     auto hidden_TD = run_block(context, {0}, {}, [&](const at::Tensor&) { return tokens_(batch.token_ids_T); });
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const auto block = static_cast<int64_t>(i) + 1;
-      const BlockRef ref{block, has_trainable(parts_, block), true};
-      hidden_TD = run_block(context, ref, std::move(hidden_TD), [this, i, shared, context](const at::Tensor& input_TD) {
-        const auto embedded_TD =
-            i == 0 ? drop_tokens(embedding_norm_(input_TD), shared->batch, context, {0, 1, config_.embedding_dropout})
-                   : input_TD;
-        const auto output_TD = forward_layer(i, embedded_TD, *shared, context);
-        return i + 1 == layers_.size() ? final_norm_(output_TD) : output_TD;
-      });
-    }
-    return hidden_TD;
+    return run_layers(context, parts_, {1, layers_.size()}, std::move(hidden_TD),
+                      [this, shared, context](size_t i, const at::Tensor& input_TD) {
+                        const auto embedded_TD = i == 0 ? drop_tokens(embedding_norm_(input_TD), shared->batch, context,
+                                                                      {0, 1, config_.embedding_dropout})
+                                                        : input_TD;
+                        const auto output_TD = forward_layer(i, embedded_TD, *shared, context);
+                        return i + 1 == layers_.size() ? final_norm_(output_TD) : output_TD;
+                      });
   }
 
  private:

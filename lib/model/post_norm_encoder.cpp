@@ -95,19 +95,16 @@ class PostNormEncoder final : public Encoder {
       shared->angles = config_.rope->angles(batch);
     }
     auto hidden_TD = run_block(context, {0}, {}, [&](const at::Tensor&) { return embed(batch, *shared); });
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const auto block = static_cast<int64_t>(i) + 1;
-      const BlockRef ref{block, has_trainable(parts_, block), true};
-      hidden_TD = run_block(context, ref, std::move(hidden_TD), [this, i, shared, context](const at::Tensor& input_TD) {
-        auto output_TD = i == 0 ? finish_embedding(input_TD, *shared, context) : input_TD;
-        for (int64_t run = 0; run < config_.repeats; ++run) {
-          const auto number = static_cast<uint32_t>(static_cast<int64_t>(i) * config_.repeats + run) + 1;
-          output_TD = forward_layer(layers_[i], output_TD, *shared, context, number);
-        }
-        return output_TD;
-      });
-    }
-    return hidden_TD;
+    return run_layers(context, parts_, {1, layers_.size()}, std::move(hidden_TD),
+                      [this, shared, context](size_t i, const at::Tensor& input_TD) {
+                        auto output_TD = i == 0 ? finish_embedding(input_TD, *shared, context) : input_TD;
+                        for (int64_t run = 0; run < config_.repeats; ++run) {
+                          const auto number =
+                              static_cast<uint32_t>(static_cast<int64_t>(i) * config_.repeats + run) + 1;
+                          output_TD = forward_layer(layers_[i], output_TD, *shared, context, number);
+                        }
+                        return output_TD;
+                      });
   }
 
  private:

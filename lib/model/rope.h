@@ -40,13 +40,14 @@ class Rope {
   static Rope read(const FamilyConfig& config, const RopeDefaults& defaults);
   // Of the layers of one kind: its entry of rope_parameters, or rope_scaling, and the theta under the kind's own key.
   static Rope read_of_layer_type(const FamilyConfig& config, const LayerTypeRope& kind, const RopeDefaults& defaults);
-  // From `parameters`, an object such as the config's rope_parameters.
-  static Rope from_parameters(const FamilyConfig& config, const io::Json& parameters, const RopeDefaults& defaults);
 
   // Longrope takes its long factors for the texts that are longer than the original length, whatever their batch mates.
   RopeAngles angles(const TokenBatch& batch) const;
 
  private:
+  // From `parameters`, an object such as the config's rope_parameters.
+  static Rope from_parameters(const FamilyConfig& config, const io::Json& parameters, const RopeDefaults& defaults);
+
   at::Tensor inverse_frequencies_E_;       // fp32 [head_dim / 2]
   at::Tensor long_inverse_frequencies_E_;  // longrope: for texts of more than long_from_ tokens
   int64_t long_from_ = 0;

@@ -21,4 +21,15 @@ at::Tensor run_block(const ForwardContext& context, const BlockRef& block, at::T
   return context.observer != nullptr ? context.observer->after_block(block.index, std::move(output)) : output;
 }
 
+at::Tensor run_layers(const ForwardContext& context, const EncoderParts& parts, LayerBlocks blocks,
+                      at::Tensor hidden_TD,
+                      const std::function<at::Tensor(size_t number, const at::Tensor& input_TD)>& layer) {
+  for (size_t i = 0; i < blocks.count; ++i) {
+    const int64_t block = blocks.first + static_cast<int64_t>(i);
+    hidden_TD = run_block(context, {block, has_trainable(parts, block), true}, std::move(hidden_TD),
+                          [layer, i](const at::Tensor& input_TD) { return layer(i, input_TD); });
+  }
+  return hidden_TD;
+}
+
 }  // namespace stft::model

@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "model/encoder.h"
 #include "model/recompute.h"
@@ -23,5 +25,17 @@ bool has_trainable(const EncoderParts& parts, int64_t index);
 // first block). When the context recomputes, `body` runs again in the backward pass, unannounced, and must own all it
 // reads besides the model.
 at::Tensor run_block(const ForwardContext& context, const BlockRef& block, at::Tensor input, BlockBody body);
+
+// Which blocks are a model's layers.
+struct LayerBlocks {
+  int64_t first = 1;
+  size_t count = 0;
+};
+
+// The layers one after the other, each a block that is worth recomputing. `layer` gets the number of the layer, from 0,
+// and its input; it must own all that it reads besides the model.
+at::Tensor run_layers(const ForwardContext& context, const EncoderParts& parts, LayerBlocks blocks,
+                      at::Tensor hidden_TD,
+                      const std::function<at::Tensor(size_t number, const at::Tensor& input_TD)>& layer);
 
 }  // namespace stft::model

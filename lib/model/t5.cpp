@@ -101,18 +101,15 @@ class T5 final : public Encoder {
       shared->bias = relative_score_bias(std::move(side));
       return tokens_TD;
     });
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const auto block = static_cast<int64_t>(i) + 1;
-      const BlockRef ref{block, has_trainable(parts_, block), true};
-      hidden_TD = run_block(context, ref, std::move(hidden_TD), [this, i, shared, context](const at::Tensor& input_TD) {
-        const auto drop = [&](const at::Tensor& tokens_TD, uint32_t site) {
-          return drop_tokens(tokens_TD, shared->batch, context, {0, site, config_.dropout});
-        };
-        const auto output_TD = forward_layer(i, i == 0 ? drop(input_TD, 1) : input_TD, *shared, context);
-        return i + 1 == layers_.size() ? drop(final_norm_(output_TD), 2) : output_TD;
-      });
-    }
-    return hidden_TD;
+    return run_layers(context, parts_, {1, layers_.size()}, std::move(hidden_TD),
+                      [this, shared, context](size_t i, const at::Tensor& input_TD) {
+                        const auto drop = [&](const at::Tensor& tokens_TD, uint32_t site) {
+                          return drop_tokens(tokens_TD, shared->batch, context, {0, site, config_.dropout});
+                        };
+                        const auto output_TD =
+                            forward_layer(i, i == 0 ? drop(input_TD, 1) : input_TD, *shared, context);
+                        return i + 1 == layers_.size() ? drop(final_norm_(output_TD), 2) : output_TD;
+                      });
   }
 
  private:

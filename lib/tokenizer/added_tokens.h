@@ -1,8 +1,10 @@
 // Added tokens: strings that are tokens of their own wherever they occur, before the model sees the text.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,22 @@ struct AddedToken {
   bool lstrip = false;       // takes the white space before it
   bool rstrip = false;       // takes the white space behind it
   bool normalized = false;   // looked for in the normalized text, in its normalized form; else in the raw text
+};
+
+// The ids of added tokens, in the order in which they are added: as HF tokenizers gives them, those of the vocabulary,
+// else the next one behind the vocabulary and all added tokens.
+class AddedTokenNumbers {
+ public:
+  explicit AddedTokenNumbers(std::int32_t vocabulary_size) : next_(vocabulary_size) {}
+
+  std::int32_t id_for(std::optional<std::int32_t> in_vocabulary) {
+    const std::int32_t id = in_vocabulary.value_or(next_);
+    next_ = std::max(next_, id + 1);
+    return id;
+  }
+
+ private:
+  std::int32_t next_;
 };
 
 // Part of a text: an added token, or what lies between.

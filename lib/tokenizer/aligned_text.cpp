@@ -1,5 +1,7 @@
 #include "tokenizer/aligned_text.h"
 
+#include <functional>
+
 #include "tokenizer/unicode.h"
 
 namespace stft::tokenizer {
@@ -25,6 +27,31 @@ void append_utf8(std::span<const AlignedChar> text, std::string& utf8) {
       append_utf8(c.value, utf8);
     }
   }
+}
+
+std::vector<Span> occurrences(std::span<const AlignedChar> text, std::u32string_view pattern) {
+  std::vector<Span> found;
+  if (pattern.size() == 1) {
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i].value == pattern.front()) {
+        found.push_back({i, i + 1});
+      }
+    }
+    return found;
+  }
+  std::u32string values(text.size(), U'\0');
+  std::transform(text.begin(), text.end(), values.begin(), [](const AlignedChar& c) { return c.value; });
+  const std::boyer_moore_horspool_searcher searcher(pattern.begin(), pattern.end());
+  for (auto position = values.cbegin(); position != values.cend();) {
+    const auto [match, match_end] = searcher(position, values.cend());
+    if (match == values.cend()) {
+      break;
+    }
+    found.push_back(
+        {static_cast<std::size_t>(match - values.cbegin()), static_cast<std::size_t>(match_end - values.cbegin())});
+    position = match_end;
+  }
+  return found;
 }
 
 AlignedText prepended(std::u32string_view prefix, std::span<const AlignedChar> text) {

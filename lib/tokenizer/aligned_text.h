@@ -32,6 +32,9 @@ AlignedText aligned_text(std::string_view utf8, std::uint32_t first_index);
 // The code points alone.
 void append_utf8(std::span<const AlignedChar> text, std::string& utf8);
 
+// Where `pattern`, which is not empty, occurs in the text, from the left and without overlap.
+std::vector<Span> occurrences(std::span<const AlignedChar> text, std::u32string_view pattern);
+
 // A code point of a rewritten text. `change` is how HF tokenizers counts it: 1 inserted, 0 replaces the next old code
 // point, -n replaces it and swallows n more.
 struct RewrittenChar {

@@ -7,13 +7,14 @@
 #include <queue>
 
 #include "base/error.h"
+#include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/unicode.h"
 
 namespace stft::tokenizer {
 namespace {
 
-constexpr std::size_t kFew = 24;                     // symbols
-constexpr std::string_view kBlank = "\xE2\x96\x81";  // U+2581
+constexpr std::size_t kFew = 24;  // symbols
+constexpr std::string_view kBlank = kMetaspace;
 
 std::int32_t known_id(const Vocabulary& vocabulary, const std::string& token, const BpeMerge& merge) {
   const std::optional<std::int32_t> id = vocabulary.id_of(token);

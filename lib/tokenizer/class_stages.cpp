@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "tokenizer/word_pattern.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/stage_json.h"
 
 namespace stft::tokenizer {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 using io::Json;
 
 constexpr std::int64_t kMaxExtraIds = 10'000;
-constexpr const char* kUnderline = "\u2581";  // sentencepiece's blank
 
 // What CLIPTokenizer cuts words with.
 constexpr const char* kClipPattern =
@@ -24,32 +24,8 @@ Json byte_level(bool add_prefix_space, bool use_regex) {
       {"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
-Json split(const Json& pattern, const std::string& behavior, bool invert) {
-  return {{"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", invert}};
-}
-
-Json replace(const Json& pattern, const std::string& content) {
-  return {{"type", "Replace"}, {"pattern", pattern}, {"content", content}};
-}
-
-Json metaspace(const std::string& prepend_scheme, bool splits) {
-  return {{"type", "Metaspace"}, {"replacement", kUnderline}, {"prepend_scheme", prepend_scheme}, {"split", splits}};
-}
-
-Json pre_tokenizers(Json list) {
-  return {{"type", "Sequence"}, {"pretokenizers", std::move(list)}};
-}
-
-Json normalizers(Json list) {
-  return {{"type", "Sequence"}, {"normalizers", std::move(list)}};
-}
-
 Json type_only(const std::string& type) {
   return Json{{"type", type}};
-}
-
-Json precompiled(const Json& charsmap) {
-  return {{"type", "Precompiled"}, {"precompiled_charsmap", charsmap}};
 }
 
 Json roberta_processing(const SpecialToken& first, const SpecialToken& last, bool trims, bool add_prefix_space) {
@@ -130,15 +106,16 @@ Json class_normalizer(TokenizerClass id, const ClassOptions& options, const Json
     case TokenizerClass::kQwen2:
       return type_only("NFC");
     case TokenizerClass::kClip:
-      return normalizers(Json::array({type_only("NFC"), replace({{"Regex", "\\s+"}}, " "), type_only("Lowercase")}));
+      return normalizers_json(
+          Json::array({type_only("NFC"), replace_json({{"Regex", "\\s+"}}, " "), type_only("Lowercase")}));
     case TokenizerClass::kGemma:
-      return replace({{"String", " "}}, kUnderline);
+      return replace_json({{"String", " "}}, kMetaspace);
     case TokenizerClass::kT5:
     case TokenizerClass::kXlmRoberta:
     case TokenizerClass::kCamembert:
-      return charsmap.is_null() ? Json() : precompiled(charsmap);
+      return charsmap.is_null() ? Json() : precompiled_json(charsmap);
     case TokenizerClass::kAlbert: {
-      Json list = Json::array({replace({{"String", "``"}}, "\""), replace({{"String", "''"}}, "\"")});
+      Json list = Json::array({replace_json({{"String", "``"}}, "\""), replace_json({{"String", "''"}}, "\"")});
       if (!options.keep_accents) {
         list.push_back(type_only("NFKD"));
         list.push_back(type_only("StripAccents"));
@@ -147,19 +124,19 @@ Json class_normalizer(TokenizerClass id, const ClassOptions& options, const Json
         list.push_back(type_only("Lowercase"));
       }
       if (!charsmap.is_null()) {
-        list.push_back(precompiled(charsmap));
+        list.push_back(precompiled_json(charsmap));
       }
-      return normalizers(std::move(list));
+      return normalizers_json(std::move(list));
     }
     case TokenizerClass::kDebertaV2: {
       Json list = Json::array();
       if (options.do_lower_case) {
         list.push_back(type_only("Lowercase"));
       }
-      list.push_back(replace({{"Regex", R"(\s{2,}|[\n\r\t])"}}, " "));
+      list.push_back(replace_json({{"Regex", R"(\s{2,}|[\n\r\t])"}}, " "));
       list.push_back(type_only("NFC"));
       list.push_back({{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}});
-      return normalizers(std::move(list));
+      return normalizers_json(std::move(list));
     }
     default:
       return {};
@@ -175,28 +152,29 @@ Json class_pre_tokenizer(TokenizerClass id, const ClassOptions& options) {
     case TokenizerClass::kGpt2:
       return byte_level(options.add_prefix_space, true);
     case TokenizerClass::kQwen2:
-      return pre_tokenizers(Json::array({split({{"Regex", text_of(WordPattern::kQwen2)}}, "Isolated", false),
-                                         byte_level(options.add_prefix_space, false)}));
+      return pre_tokenizers_json(Json::array({split_json({{"Regex", text_of(WordPattern::kQwen2)}}, "Isolated", false),
+                                              byte_level(options.add_prefix_space, false)}));
     case TokenizerClass::kClip:
-      return pre_tokenizers(Json::array({split({{"Regex", kClipPattern}}, "Removed", true), byte_level(false, true)}));
+      return pre_tokenizers_json(
+          Json::array({split_json({{"Regex", kClipPattern}}, "Removed", true), byte_level(false, true)}));
     case TokenizerClass::kLlama:
-      return metaspace(!options.add_prefix_space ? "never" : options.legacy ? "always" : "first", false);
+      return metaspace_json(!options.add_prefix_space ? "never" : options.legacy ? "always" : "first", false);
     case TokenizerClass::kGemma:
-      return split({{"String", " "}}, "MergedWithPrevious", false);
+      return split_json({{"String", " "}}, "MergedWithPrevious", false);
     case TokenizerClass::kT5:
-      return pre_tokenizers(Json::array({type_only("WhitespaceSplit"), metaspace("always", true)}));
+      return pre_tokenizers_json(Json::array({type_only("WhitespaceSplit"), metaspace_json("always", true)}));
     case TokenizerClass::kXlmRoberta:
     case TokenizerClass::kCamembert:
     case TokenizerClass::kAlbert:
-      return pre_tokenizers(
-          Json::array({type_only("WhitespaceSplit"), metaspace(options.add_prefix_space ? "always" : "never", true)}));
+      return pre_tokenizers_json(Json::array(
+          {type_only("WhitespaceSplit"), metaspace_json(options.add_prefix_space ? "always" : "never", true)}));
     case TokenizerClass::kDebertaV2: {
       Json list = Json::array();
       if (options.split_by_punct) {
         list.push_back({{"type", "Punctuation"}, {"behavior", "Isolated"}});
       }
-      list.push_back(metaspace(options.add_prefix_space ? "always" : "first", true));
-      return pre_tokenizers(std::move(list));
+      list.push_back(metaspace_json(options.add_prefix_space ? "always" : "first", true));
+      return pre_tokenizers_json(std::move(list));
     }
     case TokenizerClass::kBackend:
       return {};

@@ -66,22 +66,8 @@ bool equal(const Tokens& a, const Tokens& b) {
                     [](const SpecialToken& x, const SpecialToken& y) { return x.id == y.id; });
 }
 
-// "'[CLS]' before and '[SEP]' behind a text"
 std::string described(const SpecialTokens& added) {
-  const auto list = [](const Tokens& tokens) {
-    std::string text;
-    for (const SpecialToken& token : tokens) {
-      text += fmt::format("{}'{}'", text.empty() ? "" : " ", token.token);
-    }
-    return text.empty() ? std::string("nothing") : text;
-  };
-  return fmt::format("{} before and {} behind a text", list(added.prefix), list(added.suffix));
-}
-
-bool holds_one_of(const Tokens& tokens, const NamedTokens& named, const char* first, const char* second) {
-  return std::any_of(tokens.begin(), tokens.end(), [&](const SpecialToken& token) {
-    return named.find(first) == token.token || named.find(second) == token.token;
-  });
+  return fmt::format("{} before and {} behind a text", listed(added.prefix), listed(added.suffix));
 }
 
 std::string content_of(const Json& token) {
@@ -158,8 +144,8 @@ std::vector<std::string> special_flag_conflicts(const ConfigFiles& files, const 
                                      described(added)));
     }
   };
-  check("add_bos_token", holds_one_of(added.prefix, tokens, "bos_token", "cls_token"));
-  check("add_eos_token", holds_one_of(added.suffix, tokens, "eos_token", "sep_token"));
+  check("add_bos_token", tokens.is_named_in(added.prefix, {"bos_token", "cls_token"}));
+  check("add_eos_token", tokens.is_named_in(added.suffix, {"eos_token", "sep_token"}));
   return warnings;
 }
 

@@ -16,13 +16,6 @@ namespace {
 
 using io::Json;
 
-bool holds_one_of(const std::vector<SpecialToken>& added, const NamedTokens& named,
-                  std::initializer_list<const char*> names) {
-  return std::any_of(added.begin(), added.end(), [&](const SpecialToken& token) {
-    return std::any_of(names.begin(), names.end(), [&](const char* name) { return named.find(name) == token.token; });
-  });
-}
-
 std::optional<Side> side_of(const Json& value, std::string left, std::string right, const std::string& origin) {
   if (value.is_null()) {
     return std::nullopt;
@@ -61,9 +54,9 @@ TokenizerPolicy policy_of(const ConfigFiles& files, const AssembledTokenizer& as
   policy.class_stated_by = assembled.chosen.stated_by;
   policy.before = added.prefix;
   policy.after = added.suffix;
-  policy.adds_bos = holds_one_of(policy.before, assembled.tokens, {"bos_token", "cls_token"});
-  policy.adds_eos = holds_one_of(policy.after, assembled.tokens, {"eos_token", "sep_token"});
-  policy.pad_is_end = holds_one_of(policy.after, assembled.tokens, {"pad_token"});
+  policy.adds_bos = assembled.tokens.is_named_in(policy.before, {"bos_token", "cls_token"});
+  policy.adds_eos = assembled.tokens.is_named_in(policy.after, {"eos_token", "sep_token"});
+  policy.pad_is_end = assembled.tokens.is_named_in(policy.after, {"pad_token"});
   policy.model_max_length = model_max_length(files);
   policy.max_seq_length = max_seq_length(files);
   const Side class_side = pads_left(assembled.chosen.id) ? Side::kLeft : Side::kRight;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "base/error.h"
 #include "tokenizer/byte_level.h"
@@ -156,24 +155,6 @@ AlignedText normalized(const StripNormalizer& step, AlignedText text) {
     text.erase(text.begin(), std::find_if(text.begin(), text.end(), is_text));
   }
   return text;
-}
-
-// Where a literal pattern occurs.
-std::vector<Span> occurrences(const AlignedText& text, const std::u32string& pattern) {
-  std::u32string values(text.size(), U'\0');
-  std::transform(text.begin(), text.end(), values.begin(), [](const AlignedChar& c) { return c.value; });
-  const std::boyer_moore_horspool_searcher searcher(pattern.begin(), pattern.end());
-  std::vector<Span> found;
-  for (auto position = values.cbegin(); position != values.cend();) {
-    const auto [match, match_end] = searcher(position, values.cend());
-    if (match == values.cend()) {
-      break;
-    }
-    found.push_back(
-        {static_cast<std::size_t>(match - values.cbegin()), static_cast<std::size_t>(match_end - values.cbegin())});
-    position = match_end;
-  }
-  return found;
 }
 
 AlignedText normalized(const ReplaceNormalizer& step, AlignedText text) {

@@ -13,18 +13,15 @@ bool is_ascii(char c) {
   return static_cast<unsigned char>(c) < 0x80;
 }
 
-// Cuts what is over the budget off one end.
+// Cuts what is over the budget off one end of the elements from `first` on.
 template <typename List>
-void truncate(List& list, std::size_t budget, Side side) {
-  if (list.size() <= budget) {
+void truncate(List& list, std::size_t first, std::size_t budget, Side side) {
+  if (list.size() - first <= budget) {
     return;
   }
-  const auto excess = static_cast<std::ptrdiff_t>(list.size() - budget);
-  if (side == Side::kLeft) {
-    list.erase(list.begin(), list.begin() + excess);
-  } else {
-    list.erase(list.end() - excess, list.end());
-  }
+  const auto excess = static_cast<std::ptrdiff_t>(list.size() - first - budget);
+  const auto begin = side == Side::kLeft ? list.begin() + static_cast<std::ptrdiff_t>(first) : list.end() - excess;
+  list.erase(begin, begin + excess);
 }
 
 }  // namespace
@@ -118,8 +115,16 @@ void Pipeline::for_parts(std::string_view raw, std::uint32_t first_index, OnToke
 std::vector<std::int32_t> Pipeline::encode_ids(std::string_view text, std::size_t budget) const {
   std::vector<std::int32_t> ids;
   ids.reserve(std::min(text.size() / 3, budget) + special_count() + 8);
+  const auto append_special = [&](const std::vector<SpecialToken>& specials) {
+    for (const SpecialToken& special : specials) {
+      ids.push_back(special.id);
+    }
+  };
+  append_special(post_processor_.special_tokens().prefix);
+  const std::size_t first = ids.size();
   // What is cut off at the right need not be made.
-  const std::size_t limit = truncation_side_ == Side::kRight ? budget : SIZE_MAX;
+  const bool stops_early = truncation_side_ == Side::kRight && budget < SIZE_MAX - first;
+  const std::size_t limit = stops_early ? first + budget : SIZE_MAX;
   for (const Fragment& fragment : raw_added_.split(text)) {
     if (ids.size() >= limit) {
       break;
@@ -130,22 +135,15 @@ std::vector<std::int32_t> Pipeline::encode_ids(std::string_view text, std::size_
       append_fragment(text.substr(fragment.begin, fragment.end - fragment.begin), fragment.begin == 0, limit, ids);
     }
   }
-  truncate(ids, budget, truncation_side_);
-  const SpecialTokens& specials = post_processor_.special_tokens();
-  const auto id_of = [](const SpecialToken& special) { return special.id; };
-  std::vector<std::int32_t> prefix(specials.prefix.size());
-  std::transform(specials.prefix.begin(), specials.prefix.end(), prefix.begin(), id_of);
-  ids.insert(ids.begin(), prefix.begin(), prefix.end());
-  std::transform(specials.suffix.begin(), specials.suffix.end(), std::back_inserter(ids), id_of);
+  truncate(ids, first, budget, truncation_side_);
+  append_special(post_processor_.special_tokens().suffix);
   return ids;
 }
 
 void Pipeline::append_fragment(std::string_view raw, bool begins_text, std::size_t limit,
                                std::vector<std::int32_t>& ids) const {
-  const bool may_hold_added = !normalized_added_.empty() && std::any_of(raw.begin(), raw.end(), [&](char c) {
-    return may_begin_added_[static_cast<unsigned char>(c)];
-  });
-  if (has_fast_path_ && !may_hold_added) {
+  const auto may_begin_added = [&](char c) { return may_begin_added_[static_cast<unsigned char>(c)]; };
+  if (has_fast_path_ && (normalized_added_.empty() || std::none_of(raw.begin(), raw.end(), may_begin_added))) {
     append_fast(raw, limit, ids);
   } else {
     append_general(raw, begins_text, limit, ids);
@@ -245,9 +243,9 @@ Encoding Pipeline::encode(std::string_view text, std::size_t budget) const {
       append_fragment_encoding(raw, index, content);
     }
   }
-  truncate(content.ids, budget, truncation_side_);
-  truncate(content.tokens, budget, truncation_side_);
-  truncate(content.offsets, budget, truncation_side_);
+  truncate(content.ids, 0, budget, truncation_side_);
+  truncate(content.tokens, 0, budget, truncation_side_);
+  truncate(content.offsets, 0, budget, truncation_side_);
   content.is_special.assign(content.ids.size(), false);
   return post_processor_.process(std::move(content));
 }

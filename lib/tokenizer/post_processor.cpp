@@ -75,6 +75,14 @@ Encoding applied(const SpecialTokens& step, Encoding content) {
 
 }  // namespace
 
+std::string listed(const std::vector<SpecialToken>& tokens) {
+  std::string text;
+  for (const SpecialToken& token : tokens) {
+    text += (text.empty() ? "" : ", ") + token.token + " (" + std::to_string(token.id) + ")";
+  }
+  return text.empty() ? "nothing" : text;
+}
+
 PostProcessor::PostProcessor(std::vector<PostProcessorStep> steps) : steps_(std::move(steps)) {
   for (const PostProcessorStep& step : steps_) {
     if (const auto* specials = std::get_if<SpecialTokens>(&step)) {

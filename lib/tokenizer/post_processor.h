@@ -24,6 +24,9 @@ struct SpecialToken {
   std::string token;
 };
 
+// "[CLS] (2), [SEP] (3)", or "nothing".
+std::string listed(const std::vector<SpecialToken>& tokens);
+
 // What RobertaProcessing and ByteLevel do to offsets: white space at the ends of a token is left out.
 struct OffsetTrimming {
   bool add_prefix_space = true;  // a single blank that begins the text stays

@@ -25,22 +25,12 @@ std::vector<Part> parts_by_flag(Text text, Span range, CharFlag flag) {
   return parts_by_char(text, range, [flag](char32_t c) { return has_flag(c, flag); });
 }
 
-std::vector<Span> occurrences(Text text, Span range, const std::u32string& pattern) {
-  std::vector<Span> found;
-  for (std::size_t i = range.begin; i + pattern.size() <= range.end;) {
-    const Text here = text.subspan(i, pattern.size());
-    const bool equal = std::equal(pattern.begin(), pattern.end(), here.begin(),
-                                  [](char32_t wanted, const AlignedChar& c) { return c.value == wanted; });
-    if (equal) {
-      found.push_back({i, i + pattern.size()});
-    }
-    i += equal ? pattern.size() : 1;
-  }
-  return found;
-}
-
-std::vector<Span> matches(Text text, Span range, const Regex& regex) {
-  std::vector<Span> found = regex.find_all(text.subspan(range.begin, range.end - range.begin));
+// In `range`.
+std::vector<Span> matches(Text text, Span range, const std::variant<std::u32string, Regex>& pattern) {
+  const Text inside = text.subspan(range.begin, range.end - range.begin);
+  const auto* literal = std::get_if<std::u32string>(&pattern);
+  std::vector<Span> found =
+      literal != nullptr ? occurrences(inside, *literal) : std::get<Regex>(pattern).find_all(inside);
   for (Span& match : found) {
     match = {match.begin + range.begin, match.end + range.begin};
   }
@@ -72,10 +62,7 @@ std::vector<Span> cut(const WordPatternPreTokenizer& step, Text text, Span range
 }
 
 std::vector<Span> cut(const SplitPreTokenizer& step, Text text, Span range) {
-  const auto* literal = std::get_if<std::u32string>(&step.pattern);
-  std::vector<Part> parts = parts_between(
-      literal != nullptr ? occurrences(text, range, *literal) : matches(text, range, std::get<Regex>(step.pattern)),
-      range);
+  std::vector<Part> parts = parts_between(matches(text, range, step.pattern), range);
   return with_behavior(step.invert ? inverted(std::move(parts)) : parts, step.behavior);
 }
 

@@ -42,11 +42,15 @@ struct SplitPreTokenizer {
   bool invert = false;  // what lies between the matches is the delimiter
 };
 
+// How sentencepiece writes a blank, U+2581.
+inline constexpr char32_t kMetaspaceChar = 0x2581;
+inline constexpr const char* kMetaspace = "\xE2\x96\x81";
+
 enum class PrependScheme { kNever, kFirst, kAlways };
 
 // Blanks become `replacement`, which is also put before words (kFirst: before those at the begin of the input).
 struct MetaspacePreTokenizer {
-  char32_t replacement = 0x2581;
+  char32_t replacement = kMetaspaceChar;
   PrependScheme scheme = PrependScheme::kAlways;
   bool splits = true;  // before each replacement character
 };

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -32,7 +31,7 @@ AddedTokenList parse_added_tokens(const Json& json, const Model& model, const st
     throw UserError(fmt::format("{}: added_tokens: {} instead of a list", origin, io::json_type_name(json)));
   }
   std::set<std::string> contents;
-  auto next_id = static_cast<std::int32_t>(model.token_count());
+  AddedTokenNumbers numbers(static_cast<std::int32_t>(model.token_count()));
   std::size_t index = 0;
   for (const Json& entry : json) {
     const std::string where = fmt::format("{}: added_tokens[{}]", origin, index++);
@@ -45,13 +44,12 @@ AddedTokenList parse_added_tokens(const Json& json, const Model& model, const st
       result.warnings.push_back(fmt::format("{}: '{}' is added twice; the first one counts", where, token.content));
       continue;
     }
-    const std::int32_t id = model.id_of(token.content).value_or(next_id);
+    const std::int32_t id = numbers.id_for(model.id_of(token.content));
     if (token.id != id) {
       result.warnings.push_back(fmt::format("{}: '{}' has the id {}, but {} follows from the vocabulary and is used",
                                             where, token.content, token.id, id));
       token.id = id;
     }
-    next_id = std::max(next_id, id + 1);
     result.tokens.push_back(std::move(token));
   }
   return result;

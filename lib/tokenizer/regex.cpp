@@ -15,7 +15,7 @@ namespace {
 
 // What finding all matches of a text may cost before it is given up: hostile patterns take quadratic or exponential
 // time, or the memory, otherwise. Steps back are counted only by searches that take more than kCheapRetries of them;
-// the time is for searches that run far ahead without stepping back.
+// the time, of this thread's own computing, is for searches that run far ahead without stepping back.
 constexpr unsigned long kCheapRetries = 200;
 constexpr unsigned long kRetryBudget = 100'000'000;
 constexpr unsigned long kRetriesPerByte = 100;
@@ -53,11 +53,11 @@ class Searcher {
         region_(onig_region_new()),
         param_(onig_new_match_param()),
         budget_(kRetryBudget + kRetriesPerByte * text.size()),
-        deadline_(monotonic_seconds() + kMaxSeconds + kSecondsPerByte * static_cast<double>(text.size())) {}
+        deadline_(thread_cpu_seconds() + kMaxSeconds + kSecondsPerByte * static_cast<double>(text.size())) {}
 
   // What onig_search returns for a search from `from`; where it found a match, match() tells.
   int search(std::size_t from) {
-    if (++searches_ % kSearchesPerLook == 0 && monotonic_seconds() > deadline_) {
+    if (++searches_ % kSearchesPerLook == 0 && thread_cpu_seconds() > deadline_) {
       return kTimeOver;
     }
     const OnigUChar* begin = bytes_of(text_.data());

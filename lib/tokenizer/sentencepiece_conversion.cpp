@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/stage_json.h"
 #include "tokenizer/unicode.h"
 
 namespace stft::tokenizer {
@@ -14,8 +16,6 @@ namespace {
 
 using io::Json;
 using Ids = std::unordered_map<std::string_view, std::int32_t>;
-
-constexpr const char* kUnderline = "\u2581";
 
 // The byte positions inside a token where it may be cut in two.
 std::vector<std::size_t> cuts_of(std::string_view token) {
@@ -145,10 +145,6 @@ std::string user_defined_pattern(const SentencePieceFile& file, const std::vecto
   return pattern;
 }
 
-Json replace(const char* kind, const char* pattern, const char* content) {
-  return {{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}};
-}
-
 }  // namespace
 
 ConvertedVocabulary convert_vocabulary(const SentencePieceFile& file, TokenizerClass id, const NamedTokens& tokens,
@@ -258,32 +254,27 @@ Json backend_stages(const SentencePieceFile& file, const std::map<std::int32_t, 
   }
   Json normalizers = Json::array();
   if (!file.charsmap.empty()) {
-    normalizers.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", charsmap_json(file)}});
+    normalizers.push_back(precompiled_json(charsmap_json(file)));
   }
   if (file.remove_extra_whitespaces) {
-    normalizers.push_back(replace("Regex", "\\A +| +\\z", ""));
-    normalizers.push_back(replace("Regex", " {2,}", " "));
+    normalizers.push_back(replace_json({{"Regex", "\\A +| +\\z"}}, ""));
+    normalizers.push_back(replace_json({{"Regex", " {2,}"}}, " "));
   }
   if (file.escape_whitespaces) {
-    normalizers.push_back(replace("String", " ", kUnderline));
+    normalizers.push_back(replace_json({{"String", " "}}, kMetaspace));
   }
   Json pre_tokenizers = Json::array();
   if (file.add_dummy_prefix) {
     if (legacy) {
-      normalizers.push_back(replace("Regex", "\\A\u2581", "\u2581\u2581"));
+      normalizers.push_back(replace_json({{"Regex", "\\A\u2581"}}, "\u2581\u2581"));
     }
-    pre_tokenizers.push_back({{"type", "Metaspace"},
-                              {"replacement", kUnderline},
-                              {"prepend_scheme", legacy ? "always" : "first"},
-                              {"split", false}});
+    pre_tokenizers.push_back(metaspace_json(legacy ? "always" : "first", false));
   }
   if (!pattern.empty()) {
-    pre_tokenizers.push_back(
-        {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
+    pre_tokenizers.push_back(split_json({{"Regex", pattern}}, "Isolated", false));
   }
-  stages["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::move(normalizers)}};
-  stages["pre_tokenizer"] =
-      pre_tokenizers.empty() ? Json() : Json{{"type", "Sequence"}, {"pretokenizers", std::move(pre_tokenizers)}};
+  stages["normalizer"] = normalizers_json(std::move(normalizers));
+  stages["pre_tokenizer"] = pre_tokenizers.empty() ? Json() : pre_tokenizers_json(std::move(pre_tokenizers));
   return stages;
 }
 

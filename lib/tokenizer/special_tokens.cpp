@@ -230,15 +230,20 @@ std::optional<std::string> NamedTokens::find(const std::string& name) const {
   return found == named.end() ? std::nullopt : std::optional(found->second);
 }
 
+bool NamedTokens::is_named_in(const std::vector<SpecialToken>& tokens, std::initializer_list<const char*> names) const {
+  return std::any_of(tokens.begin(), tokens.end(), [&](const SpecialToken& token) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) { return find(name) == token.token; });
+  });
+}
+
 NamedTokens read_special_tokens(const ConfigFiles& files, const TokenSources& sources) {
   return Reader(files, sources).read();
 }
 
 void assign_ids(std::vector<AddedToken>& tokens, const VocabularyLookup& vocabulary) {
-  std::int32_t next_id = vocabulary.size;
+  AddedTokenNumbers numbers(vocabulary.size);
   for (AddedToken& token : tokens) {
-    token.id = vocabulary.id_of(token.content).value_or(next_id);
-    next_id = std::max(next_id, token.id + 1);
+    token.id = numbers.id_for(vocabulary.id_of(token.content));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/config_files.h"
+#include "tokenizer/post_processor.h"
 #include "tokenizer/tokenizer_class.h"
 
 namespace stft::tokenizer {
@@ -26,6 +28,8 @@ struct NamedTokens {
 
   // The content of a named token; nothing when there is none.
   std::optional<std::string> find(const std::string& name) const;
+  // Whether one of `tokens` is the one of one of the names.
+  bool is_named_in(const std::vector<SpecialToken>& tokens, std::initializer_list<const char*> names) const;
 };
 
 // What a tokenizer has before the files beside it are read.

@@ -8,14 +8,6 @@
 namespace stft::tokenizer {
 namespace {
 
-std::string special_list(const std::vector<SpecialToken>& tokens) {
-  std::string text;
-  for (const SpecialToken& token : tokens) {
-    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", token.token, token.id);
-  }
-  return text.empty() ? "nothing" : text;
-}
-
 const char* side_name(Side side) {
   return side == Side::kLeft ? "left" : "right";
 }
@@ -29,7 +21,7 @@ std::string describe(const TokenizerPolicy& policy) {
   }
   const auto length = policy.max_seq_length ? policy.max_seq_length : policy.model_max_length;
   std::string text = fmt::format("{} from {}; before a text {}, behind it {}; ", policy.tokenizer_class,
-                                 fmt::join(names, ", "), special_list(policy.before), special_list(policy.after));
+                                 fmt::join(names, ", "), listed(policy.before), listed(policy.after));
   text += length ? fmt::format("at most {} tokens", *length) : "no length limit of its own";
   text +=
       fmt::format(", cut on the {}; pads on the {}", side_name(policy.truncation_side), side_name(policy.padding_side));

@@ -28,24 +28,9 @@ Result run(const std::function<std::string()>& work) {
     return {State::kSystemError, error.what(), nullptr};
   } catch (const std::exception& error) {
     return {State::kOtherError, error.what(), std::current_exception()};
+  } catch (...) {
+    return {State::kOtherError, "an unknown error", std::current_exception()};
   }
-}
-
-// Collective: rank 0's text.
-std::string share(dist::ProcessGroup& world, const std::string& own) {
-  const auto sizes = dist::gather_integers(world, {static_cast<int64_t>(own.size())});
-  std::vector<int64_t> bytes(static_cast<size_t>(sizes.front().front()));
-  for (size_t i = 0; i < bytes.size() && world.rank() == 0; ++i) {
-    bytes[i] = static_cast<unsigned char>(own[i]);
-  }
-  std::string text;
-  if (!bytes.empty()) {
-    const auto gathered = dist::gather_integers(world, bytes);
-    for (const int64_t byte : gathered.front()) {
-      text += static_cast<char>(byte);
-    }
-  }
-  return text;
 }
 
 // Collective: what rank 0's work came to. `future` is rank 0's.
@@ -61,7 +46,7 @@ Result wait_together(dist::ProcessGroup& world, std::future<Result>& future, dou
       break;
     }
   }
-  result.text = share(world, result.text);
+  result.text = dist::broadcast_text(world, result.text);
   return result;
 }
 

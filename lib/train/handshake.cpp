@@ -25,31 +25,6 @@ int64_t checksum(const std::string& text) {
   return static_cast<int64_t>(sum.value());
 }
 
-// Collective: one number of every rank.
-std::vector<int64_t> gather_number(dist::ProcessGroup& world, int64_t own) {
-  std::vector<int64_t> numbers;
-  for (const auto& of_rank : dist::gather_integers(world, {own})) {
-    numbers.push_back(of_rank.front());
-  }
-  return numbers;
-}
-
-// Collective: every rank's text.
-std::vector<std::string> gather_texts(dist::ProcessGroup& world, const std::string& own) {
-  const auto sizes = gather_number(world, static_cast<int64_t>(own.size()));
-  const int64_t longest = std::max<int64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
-  auto input = at::zeros({longest}, at::kByte);
-  std::memcpy(input.data_ptr(), own.data(), own.size());
-  auto output = at::empty({world.size() * longest}, at::kByte);
-  world.all_gather(output, input).wait();
-  std::vector<std::string> texts;
-  for (size_t rank = 0; rank < sizes.size(); ++rank) {
-    const auto* begin = output.data_ptr<uint8_t>() + static_cast<int64_t>(rank) * longest;
-    texts.emplace_back(begin, begin + sizes[rank]);
-  }
-  return texts;
-}
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -139,7 +114,7 @@ std::string differences(dist::ProcessGroup& world, const std::vector<Fact>& fact
       is_equal = is_equal && of_rank[i] == all.front()[i];
     }
     if (!is_equal) {
-      message += describe(facts[i].field, gather_texts(world, facts[i].value));
+      message += describe(facts[i].field, dist::gather_texts(world, facts[i].value));
     }
   }
   return message;

@@ -15,11 +15,14 @@
 
 namespace stft::train {
 
+LossEvaluator::Set::Set(data::Dataset rows, const tokenizer::Tokenizer& tokenizer, data::BatchOptions options)
+    : dataset(std::move(rows)), maker(dataset, tokenizer, std::move(options)) {}
+
 LossEvaluator::LossEvaluator(const std::vector<data::DatasetConfig>& sets, const model::SentenceModel& model,
                              const tokenizer::Tokenizer& tokenizer, LossEvaluatorOptions options)
-    : tokenizer_(tokenizer), options_(std::move(options)) {
+    : options_(std::move(options)) {
   for (const data::DatasetConfig& config : sets) {
-    sets_.push_back({data::Dataset::load(config), batch_options(config, model)});
+    sets_.emplace_back(data::Dataset::load(config), tokenizer, batch_options(config, model));
     const int64_t rows = sets_.back().dataset.size();
     for (int64_t first = 0; first < rows; first += options_.block_rows) {
       blocks_.push_back({sets_.size() - 1, first, std::min(options_.block_rows, rows - first)});
@@ -42,7 +45,7 @@ double LossEvaluator::block_loss(const Block& block, const eval::Embedder& embed
   const Set& set = sets_[block.set];
   std::vector<int64_t> rows(static_cast<size_t>(block.rows));
   std::iota(rows.begin(), rows.end(), block.first);
-  const auto batch = data::BatchMaker(set.dataset, tokenizer_, set.batch).make(rows);
+  const auto batch = set.maker.make(rows);
   const auto embeddings = embedder.embed_ids(batch.texts.ids, batch.texts.offsets, batch.texts.prompt_lengths);
   return local_loss(options_.loss, batch, embeddings).item<double>();
 }

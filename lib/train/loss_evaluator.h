@@ -1,6 +1,7 @@
 // The evaluation loss: the recipe's loss on data sets that are not trained on.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,10 @@ class LossEvaluator : public eval::Evaluator {
 
  private:
   struct Set {
+    Set(data::Dataset rows, const tokenizer::Tokenizer& tokenizer, data::BatchOptions options);
+
     data::Dataset dataset;
-    data::BatchOptions batch;
+    data::BatchMaker maker;  // borrows the data set
   };
   struct Block {
     size_t set = 0;
@@ -46,9 +49,8 @@ class LossEvaluator : public eval::Evaluator {
   eval::EvaluationResult combine(std::span<const double> block_losses) const;
 
   std::string name_ = "loss";
-  const tokenizer::Tokenizer& tokenizer_;
   LossEvaluatorOptions options_;
-  std::vector<Set> sets_;
+  std::deque<Set> sets_;       // none is ever moved
   std::vector<Block> blocks_;  // of all sets, in order
 };
 

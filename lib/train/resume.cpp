@@ -61,27 +61,6 @@ void check_given(const std::string& directory) {
   }
 }
 
-// A path as numbers for a collective: empty when there is none.
-std::string broadcast(const std::string& text, dist::ProcessGroup& world) {
-  auto size = at::zeros({1}, at::kLong);
-  if (world.rank() == 0) {
-    size.fill_(static_cast<int64_t>(text.size()));
-  }
-  world.all_reduce_sum(size).wait();
-  auto bytes = at::zeros({std::max<int64_t>(1, size.item<int64_t>())}, at::kLong);
-  if (world.rank() == 0) {
-    for (size_t i = 0; i < text.size(); ++i) {
-      bytes.data_ptr<int64_t>()[i] = static_cast<unsigned char>(text[i]);
-    }
-  }
-  world.all_reduce_sum(bytes).wait();
-  std::string result;
-  for (int64_t i = 0; i < size.item<int64_t>(); ++i) {
-    result.push_back(static_cast<char>(bytes.data_ptr<int64_t>()[i]));
-  }
-  return result;
-}
-
 std::string without_slash(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) {
     path.pop_back();
@@ -158,7 +137,7 @@ void agree_on_best(const recipe::Recipe& recipe, ResumePoint& point, dist::Proce
     });
   }
   attempt.agree();
-  text = broadcast(text, world);
+  text = dist::broadcast_text(world, text);
   point.state.best.reset();
   if (!text.empty()) {
     point.state.best = checkpoint::best_from_json(io::parse_json(text, "resuming"), "resuming");
@@ -182,7 +161,7 @@ std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, const
     attempt.run([&] { chosen = choose(recipe, request); });
   }
   attempt.agree();
-  chosen = broadcast(chosen, world);
+  chosen = dist::broadcast_text(world, chosen);
   if (chosen.empty()) {
     return std::nullopt;
   }

@@ -1,10 +1,8 @@
 #include "data/batch_loader.h"
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <map>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/rng.h"
@@ -309,13 +307,8 @@ TEST_CASE("steps are made ahead while nobody asks for them") {
   const auto total = static_cast<size_t>(plan.total_steps());
   REQUIRE(total > BatchLoader::kStepsAhead);
   BatchLoader loader(dataset, tiny_tokenizer(), plan, options);
-  const auto wait_for = [&](size_t steps) {
-    while (loader.ready() < steps) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the test's time limit ends a loader that is lazy
-    }
-  };
   for (size_t taken = 0; taken < total; ++taken) {
-    wait_for(std::min(BatchLoader::kStepsAhead, total - taken));
+    CHECK(loader.wait_until_ahead() == std::min(BatchLoader::kStepsAhead, total - taken));
     CHECK(loader.next().has_value());
   }
   CHECK_FALSE(loader.next().has_value());

@@ -2,9 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
+#include <csignal>
 
 #include "base/error.h"
 #include "dist/autograd_collectives.h"
@@ -35,6 +39,17 @@ TEST_CASE("collectives at one, two and three ranks") {
     });
     CHECK(checked == ranks);
   }
+}
+
+TEST_CASE("a peer's closed socket is an error, not the end of the process") {
+  std::signal(SIGPIPE, SIG_DFL);
+  run_ranks(2, [](std::unique_ptr<ProcessGroup> group) { group->barrier(); });
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  ::close(ends[0]);
+  CHECK(::write(ends[1], "x", 1) == -1);  // with SIGPIPE's default action this process would end here
+  CHECK(errno == EPIPE);
+  ::close(ends[1]);
 }
 
 TEST_CASE("the gradient of a gather is every rank's gradient of the rows") {

@@ -67,7 +67,8 @@ TEST_CASE("two ranks train a hub's model that one process has downloaded", "[e2e
   CHECK(hub.server.count("GET", "/storage/") == 1);
   CHECK(hub.server.count("GET", "/config.json") == 2);  // the model's and the pooling's
   CHECK(hub.server.count("GET", "/api/") == 1);
-  CHECK_THAT(read_bytes(hub.directory.path("run/recipe.resolved.yaml")), Contains("name_or_path: some-org/tiny.model"));
+  CHECK_THAT(read_bytes(hub.directory.path("run/recipe.resolved.yaml")),
+             Contains("name_or_path: some-org/tiny.model") && Contains(std::string("revision: ") + HubServer::kCommit));
 
   // From the cache: a question to the hub, no file; and offline no question either.
   const auto requests = hub.server.requests().size();

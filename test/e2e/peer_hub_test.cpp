@@ -26,6 +26,21 @@ Outcome run(const std::string& program, std::vector<std::string> arguments, std:
   return run_stft(command, 180);
 }
 
+// A hub with a model whose large files are of another origin: redirects within one the peer takes for the hub's own.
+struct PeerHub {
+  PeerHub() {
+    serve_tiny_bert(server);
+    serve_tiny_bert(storage);
+    server.use_storage_at(storage.url());
+    environment = hub_environment(server, directory.path("hf"));
+  }
+
+  TemporaryDirectory directory;
+  HubServer server;
+  HubServer storage;
+  std::vector<std::string> environment;
+};
+
 }  // namespace
 
 TEST_CASE("the peer loads what stft downloaded, without network", "[peer]") {
@@ -33,28 +48,22 @@ TEST_CASE("the peer loads what stft downloaded, without network", "[peer]") {
   if (python.empty()) {
     return;
   }
-  const TemporaryDirectory directory;
-  HubServer server;
-  HubServer storage;  // of another origin: redirects within one the peer takes for the hub's own
-  serve_tiny_bert(server);
-  serve_tiny_bert(storage);
-  server.use_storage_at(storage.url());
-  auto environment = hub_environment(server, directory.path("hf"));
-  const std::string texts = directory.write("texts.txt", "small flowers\n");
-  const Outcome encoded =
-      run("", {"encode", HubServer::kId, "--revision", "v1", "--input", texts, "--output", directory.path("v.jsonl")},
-          environment);
+  PeerHub hub;
+  const std::string texts = hub.directory.write("texts.txt", "small flowers\n");
+  const Outcome encoded = run(
+      "", {"encode", HubServer::kId, "--revision", "v1", "--input", texts, "--output", hub.directory.path("v.jsonl")},
+      hub.environment);
   INFO(encoded.err);
   REQUIRE(encoded.exit_code == 0);
-  const auto requests = server.requests().size();
-  environment.push_back("HF_HUB_OFFLINE=1");
+  const auto requests = hub.server.requests().size();
+  hub.environment.push_back("HF_HUB_OFFLINE=1");
   const Outcome outcome = run(python,
                               {source_path("test/e2e/peer_hub.py"), "read", HubServer::kId, "v1", HubServer::kCommit,
-                               directory.path("v.jsonl")},
-                              environment);
+                               hub.directory.path("v.jsonl")},
+                              hub.environment);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
-  CHECK(server.requests().size() == requests);
+  CHECK(hub.server.requests().size() == requests);
 }
 
 TEST_CASE("stft reads what the peer downloaded, without network", "[peer]") {
@@ -64,28 +73,23 @@ TEST_CASE("stft reads what the peer downloaded, without network", "[peer]") {
   }
   const std::string way = GENERATE(as<std::string>{}, "load", "snapshot");
   INFO(way);
-  const TemporaryDirectory directory;
-  HubServer server;
-  HubServer storage;  // of another origin: redirects within one the peer takes for the hub's own
-  serve_tiny_bert(server);
-  serve_tiny_bert(storage);
-  server.use_storage_at(storage.url());
-  auto environment = hub_environment(server, directory.path("hf"));
-  const Outcome outcome = run(python, {source_path("test/e2e/peer_hub.py"), way, HubServer::kId, "main"}, environment);
+  PeerHub hub;
+  const Outcome outcome =
+      run(python, {source_path("test/e2e/peer_hub.py"), way, HubServer::kId, "main"}, hub.environment);
   INFO(outcome.err);
   REQUIRE(outcome.exit_code == 0);
-  environment.push_back("HF_HUB_OFFLINE=1");
-  const auto requests = server.requests().size();
-  const std::string texts = directory.write("texts.txt", "small flowers\n");
+  hub.environment.push_back("HF_HUB_OFFLINE=1");
+  const auto requests = hub.server.requests().size();
+  const std::string texts = hub.directory.write("texts.txt", "small flowers\n");
   const Outcome encoded =
-      run("", {"encode", HubServer::kId, "--input", texts, "--output", directory.path("hub.npy")}, environment);
+      run("", {"encode", HubServer::kId, "--input", texts, "--output", hub.directory.path("hub.npy")}, hub.environment);
   INFO(encoded.err);
   CHECK(encoded.exit_code == 0);
   CHECK(encoded.err.find("warning") == std::string::npos);
-  CHECK(server.requests().size() == requests);
+  CHECK(hub.server.requests().size() == requests);
   const std::string model = source_path("test/golden/tiny_bert");
-  CHECK(run_stft({"encode", model, "--input", texts, "--output", directory.path("directory.npy")}).exit_code == 0);
-  CHECK(read_bytes(directory.path("hub.npy")) == read_bytes(directory.path("directory.npy")));
+  CHECK(run_stft({"encode", model, "--input", texts, "--output", hub.directory.path("directory.npy")}).exit_code == 0);
+  CHECK(read_bytes(hub.directory.path("hub.npy")) == read_bytes(hub.directory.path("directory.npy")));
 }
 
 }  // namespace stft::test

@@ -160,8 +160,6 @@ TEST_CASE("Where links cannot be, snapshots hold the files themselves", "[hub]")
 TEST_CASE("A full cache that cannot be written is used", "[hub]") {
   HubFixture fixture;
   fixture.fetch();
-  fs::remove(fixture.cached("refs/main"));
-  std::ofstream(fixture.cached("refs/main.tmp-blocker")) << "";
   // A file where the folder should be: no revision can be written.
   fs::remove_all(fixture.cached("refs"));
   std::ofstream(fixture.cached("refs")) << "";

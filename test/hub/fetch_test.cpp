@@ -76,7 +76,7 @@ TEST_CASE("A tokenizer alone is downloaded without the weights", "[hub]") {
   HubFixture fixture;
   fixture.fetch("main", hub::Wanted::kTokenizer);
   CHECK(fixture.files(std::string("snapshots/") + HubServer::kCommit) ==
-        Names{"modules.json", "sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json"});
+        Names{"config.json", "modules.json", "sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json"});
   CHECK_FALSE(hub::find_model({HubServer::kId}, fixture.settings).has_value());
 }
 

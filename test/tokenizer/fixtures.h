@@ -40,4 +40,14 @@ inline std::string content_of(const std::string& path) {
   return content.str();
 }
 
+// `part` again and again, at least so many bytes.
+inline std::string repeated(const std::string& part, std::size_t bytes) {
+  std::string text;
+  text.reserve(bytes + part.size());
+  while (text.size() < bytes) {
+    text += part;
+  }
+  return text;
+}
+
 }  // namespace stft::tokenizer::test

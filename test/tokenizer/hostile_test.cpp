@@ -1,14 +1,13 @@
 // Files and texts made to hurt: they end in ids or in a UserError, and soon. A text of quadratic cost would run into
 // the test's time limit.
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
+#include "directory.h"
 #include "fixtures.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/tokenizer.h"
@@ -19,33 +18,8 @@ namespace {
 
 using Catch::Matchers::Contains;
 using nlohmann::json;
-
-std::string repeated(const std::string& part, std::size_t bytes) {
-  std::string text;
-  while (text.size() < bytes) {
-    text += part;
-  }
-  return text;
-}
-
-class Directory {
- public:
-  Directory() {
-    std::string pattern = "/tmp/stft_hostile_XXXXXX";
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Directory() { std::filesystem::remove_all(path_); }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-
-  void write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ + "/" + name, std::ios::binary) << content;
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using test::ModelDirectory;
+using test::repeated;
 
 // Loads and encodes; the message of the UserError, or nothing.
 std::string outcome(const std::string& directory, const std::string& text) {
@@ -133,7 +107,7 @@ TEST_CASE("Replacements that grow without end are refused") {
   json content = word_level();
   const json step = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1024, 'a')}};
   content["normalizer"] = {{"type", "Sequence"}, {"normalizers", {step, step, step}}};
-  const Directory directory;
+  const ModelDirectory directory;
   directory.write("tokenizer.json", content.dump());
   CHECK_THAT(outcome(directory.path(), "a"), Contains("64 times"));
   content["normalizer"]["normalizers"] = json::array();
@@ -153,7 +127,7 @@ TEST_CASE("Added tokens that overlap in white space have a bound") {
                               {"lstrip", false},
                               {"rstrip", true},
                               {"normalized", false}}};
-  const Directory directory;
+  const ModelDirectory directory;
   directory.write("tokenizer.json", content.dump());
   CHECK(outcome(directory.path(), "a  a").empty());
   CHECK_THAT(outcome(directory.path(), std::string(1'000'000, ' ')), Contains("overlap"));
@@ -198,7 +172,7 @@ TEST_CASE("Damaged tokenizer files load or are refused, whatever class is named"
   for (const auto& [source, name] : sources) {
     const std::string path = test::golden(source) + "/tokenizer.json";
     const json whole = json::parse(test::content_of(path));
-    const Directory directory;
+    const ModelDirectory directory;
     directory.write("tokenizer_config.json",
                     json({{"tokenizer_class", name}, {"pad_token", "<pad>"}, {"bos_token", "<new>"}}).dump());
     for (int i = 0; i < 150; ++i) {

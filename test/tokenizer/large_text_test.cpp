@@ -8,13 +8,7 @@
 namespace stft::tokenizer {
 namespace {
 
-std::string repeated(const std::string& part, std::size_t bytes) {
-  std::string text;
-  while (text.size() < bytes) {
-    text += part;
-  }
-  return text;
-}
+using test::repeated;
 
 TEST_CASE("Ten megabytes without a blank through BPE and Unigram") {
   for (const char* directory : {"sources/llama", "sources/gpt2", "sources/xlmr"}) {

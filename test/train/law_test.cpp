@@ -281,7 +281,7 @@ TEST_CASE("an export with changed modules loads again and gives the same vectors
   const auto embed = [&](train::Run& run) {
     const std::vector<std::string_view> views(texts.begin(), texts.end());
     const shard::ShardEngine::KeepUnsharded keep(*run.engine);
-    return eval::Embedder(*run.model, *run.tokenizer, model::Layout::kPacked).embed(views, "");
+    return eval::Embedder(*run.model, *run.tokenizer, model::Layout::kPacked).embed(views, {});
   };
   auto run = test::assemble_on(dist::ProcessGroup::single(), recipe, shard::Strategy::kFullShard);
   auto runner = test::runner_of(*run);

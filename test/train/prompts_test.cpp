@@ -146,8 +146,9 @@ TEST_CASE("texts behind prompts are embedded as sentence-transformers does, a cu
         const auto expected = golden_tensor(name + "/" + prompt_name + "/" + model::pooling_mode_name(mode));
         for (const Layout layout : kLayouts) {
           const eval::Embedder embedder(*plain.model, *plain.tokenizer, layout);
-          CHECK(is_close(embedder.embed(views, prompt), expected));
-          CHECK(is_close(embedder.embed(std::span(views).subspan(0, 1), prompt), expected.narrow(0, 0, 1)));
+          CHECK(is_close(embedder.embed(views, embedder.measured(prompt)), expected));
+          CHECK(is_close(embedder.embed(std::span(views).subspan(0, 1), embedder.measured(prompt)),
+                         expected.narrow(0, 0, 1)));
         }
       }
     }
@@ -160,8 +161,8 @@ TEST_CASE("without a prompt include_prompt changes nothing") {
   const test::PlainModel without = model_of("tiny_bert", {PoolingMode::kMean}, false);
   const eval::Embedder a(*with.model, *with.tokenizer, Layout::kPacked);
   const eval::Embedder b(*without.model, *without.tokenizer, Layout::kPacked);
-  CHECK(at::equal(a.embed(texts, ""), b.embed(texts, "")));
-  CHECK_FALSE(is_close(a.embed(texts, "find: "), b.embed(texts, "find: ")));
+  CHECK(at::equal(a.embed(texts, {}), b.embed(texts, {})));
+  CHECK_FALSE(is_close(a.embed(texts, a.measured("find: ")), b.embed(texts, b.measured("find: "))));
 }
 
 TEST_CASE("the loss of rows with a prompt for each role equals sentence-transformers'") {

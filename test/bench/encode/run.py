@@ -8,6 +8,7 @@ scripts/prepare_wordnet.py) and, as PATH, a Python that has sentence-transformer
 """
 import argparse
 import ast
+import importlib.util
 import json
 import os
 import platform
@@ -23,8 +24,13 @@ from array import array
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[3]
-PEER_SCRIPT = Path(__file__).resolve().parent / "peer_encode.py"
+HERE = Path(__file__).resolve().parent
+LOADED = importlib.util.spec_from_file_location("train_vs_python", HERE.parent / "train_vs_python" / "run.py")
+bench = importlib.util.module_from_spec(LOADED)
+LOADED.loader.exec_module(bench)
+
+ROOT = bench.ROOT
+PEER_SCRIPT = HERE / "peer_encode.py"
 PROGRAMS = ("stft", "peer")
 PARTS_OF_A_DOCUMENT = (1, 2, 3, 5, 8, 13)  # definitions, in turn
 STFT_LINE = re.compile(r"texts of \d+ dimensions in [0-9.]+ s, ([0-9.]+) texts/s")
@@ -76,13 +82,6 @@ def cores(count):
     return sorted(os.sched_getaffinity(0))[:count]
 
 
-def busy_seconds():
-    """CPU seconds that the whole machine has worked since it started."""
-    with open("/proc/stat", encoding="ascii") as file:
-        user, nice, system, _, _, irq, softirq = [int(word) for word in file.readline().split()[1:8]]
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-
-
 def command_of(options, program, model, texts, output):
     if program == "stft":
         return [options.stft, "encode", model, "--input", str(texts.path), "--output", str(output), "--overwrite"]
@@ -100,7 +99,7 @@ def run_once(options, program, model, texts, output):
     environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), HF_HUB_OFFLINE="1", NO_COLOR="1",
                        TRANSFORMERS_VERBOSITY="error", TOKENIZERS_PARALLELISM="true", CUDA_VISIBLE_DEVICES="",
                        RAYON_NUM_THREADS=str(options.threads))
-    busy, began, children = busy_seconds(), time.monotonic(), os.times()
+    busy, began, children = bench.busy_seconds(), time.monotonic(), os.times()
     outcome = subprocess.run(command_of(options, program, model, texts, output), cwd=ROOT, env=environment,
                              capture_output=True, text=True, timeout=options.timeout, check=False,
                              preexec_fn=lambda: os.sched_setaffinity(0, cores(options.threads)))
@@ -109,7 +108,7 @@ def run_once(options, program, model, texts, output):
         sys.exit(f"run.py: {program}: exit code {outcome.returncode}\n{outcome.stderr[-3000:]}")
     own = after.children_user + after.children_system - children.children_user - children.children_system
     return {"program": program, "texts_per_s": encode_rate(program, outcome), "wall_s": wall, "cpu_s": own,
-            "other_cores": max(0.0, (busy_seconds() - busy - own) / wall)}
+            "other_cores": max(0.0, (bench.busy_seconds() - busy - own) / wall)}
 
 
 def read_npy(path):
