@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/dtype.h"
+#include "checkpoint/published_names.h"
 
 namespace stft::checkpoint {
 namespace {
@@ -116,6 +117,8 @@ PretrainedWeights PretrainedWeights::open(const model::SentenceModel& model) {
   result.spec_ = &spec;
   result.table_ = &model.parameters();
   result.tensors_ = open_sources(spec);
+  auto& of_encoder = result.tensors_.at(0);
+  of_encoder = with_our_names(std::move(of_encoder), model.encoder().published_names());
   result.prefix_ = family_prefix(*result.tensors_.at(0), model.encoder(), model.parameters().front().name);
   std::vector<std::string> faults;
   for (const model::Parameter& parameter : model.parameters()) {

@@ -23,6 +23,13 @@ struct ForwardContext {
   bool recomputes = false;             // layers keep their input for the backward pass and compute again there
 };
 
+// A piece of the names of tensors in published files of a family and what it is here: with several the tensor holds
+// those one after the other, in equal parts of its rows. An empty one: the piece is left out.
+struct PublishedName {
+  std::string piece;
+  std::vector<std::string> ours;
+};
+
 class Encoder {
  public:
   virtual ~Encoder() = default;
@@ -39,6 +46,8 @@ class Encoder {
   virtual std::string weight_prefix() const = 0;
   // A tensor of such a file that is the first parameter once more; empty: none.
   virtual std::string tied_weight() const { return {}; }
+  // Where published files name tensors otherwise than this encoder: applied in this order, each once to a name.
+  virtual std::vector<PublishedName> published_names() const { return {}; }
 };
 
 // What an encoder is built into: its parameters (leaves undefined) and its blocks are appended, and it keeps references

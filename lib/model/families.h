@@ -14,6 +14,7 @@ std::unique_ptr<Encoder> build_albert(const EncoderInput& input);
 std::unique_ptr<Encoder> build_bert(const EncoderInput& input);
 std::unique_ptr<Encoder> build_distilbert(const EncoderInput& input);
 std::unique_ptr<Encoder> build_electra(const EncoderInput& input);
+std::unique_ptr<Encoder> build_gte(const EncoderInput& input);
 std::unique_ptr<Encoder> build_mpnet(const EncoderInput& input);
 std::unique_ptr<Encoder> build_nomic_bert(const EncoderInput& input);
 std::unique_ptr<Encoder> build_roberta(const EncoderInput& input);

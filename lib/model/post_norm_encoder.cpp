@@ -88,6 +88,7 @@ class PostNormEncoder final : public Encoder {
   int64_t max_positions() const override { return config_.max_positions(); }
   int64_t vocab_size() const override { return config_.vocab_size; }
   std::string weight_prefix() const override { return config_.names.prefix; }
+  std::vector<PublishedName> published_names() const override { return config_.published_names; }
 
   at::Tensor forward(const TokenBatch& batch, const ForwardContext& context) const override {
     const auto shared = std::make_shared<Shared>(Shared{batch, std::nullopt, nullptr});
@@ -112,8 +113,8 @@ class PostNormEncoder final : public Encoder {
     const PostNormNames& names = config_.names;
     const int64_t hidden = config_.hidden_size;
     const int64_t intermediate = config_.intermediate_size;
-    const auto linear = [&](const char* name, int64_t in, int64_t out) {
-      return builder.linear(prefix + name, in, out, config_.has_bias);
+    const auto linear = [&](const char* name, int64_t in, int64_t out, bool has_bias = true) {
+      return builder.linear(prefix + name, in, out, config_.has_bias && has_bias);
     };
     Layer layer;
     layer.query = linear(names.query, hidden, hidden);
@@ -122,9 +123,9 @@ class PostNormEncoder final : public Encoder {
     layer.attention_output = linear(names.attention_output, hidden, hidden);
     layer.attention_norm = builder.layer_norm(prefix + names.attention_norm, hidden, config_.norm_eps);
     if (is_given(names.gate)) {
-      layer.gate = linear(names.gate, hidden, intermediate);
+      layer.gate = linear(names.gate, hidden, intermediate, config_.widening_has_bias);
     }
-    layer.intermediate = linear(names.intermediate, hidden, intermediate);
+    layer.intermediate = linear(names.intermediate, hidden, intermediate, config_.widening_has_bias);
     layer.output = linear(names.output, intermediate, hidden);
     layer.output_norm = builder.layer_norm(prefix + names.output_norm, hidden, config_.norm_eps);
     return layer;
@@ -176,9 +177,12 @@ class PostNormEncoder final : public Encoder {
       attended_TD = drop_tokens(attended_TD, shared.batch, context, {number, 1, config_.hidden_dropout});
     }
     const auto middle_TD = layer.attention_norm(attended_TD + input_TD);
-    const auto inner_TD = layer.gate.weight == nullptr
-                              ? activate(config_.activation, layer.intermediate(middle_TD))
-                              : activate(config_.activation, layer.gate(middle_TD)) * layer.intermediate(middle_TD);
+    auto inner_TD = layer.gate.weight == nullptr
+                        ? activate(config_.activation, layer.intermediate(middle_TD))
+                        : activate(config_.activation, layer.gate(middle_TD)) * layer.intermediate(middle_TD);
+    if (config_.drops_inner) {
+      inner_TD = drop_tokens(inner_TD, shared.batch, context, {number, 3, config_.hidden_dropout});
+    }
     auto output_TD = layer.output(inner_TD);
     if (config_.drops_output) {
       output_TD = drop_tokens(output_TD, shared.batch, context, {number, 2, config_.hidden_dropout});
@@ -198,7 +202,7 @@ class PostNormEncoder final : public Encoder {
 
 }  // namespace
 
-PostNormConfig read_post_norm_config(const FamilyConfig& config, const EncoderInput& input) {
+PostNormConfig read_post_norm_config(const FamilyConfig& config, const EncoderInput& input, const char* positions) {
   PostNormConfig result;
   result.vocab_size = config.positive("vocab_size");
   result.hidden_size = config.positive("hidden_size");
@@ -213,9 +217,23 @@ PostNormConfig read_post_norm_config(const FamilyConfig& config, const EncoderIn
   result.hidden_dropout = input.dropout.value_or(config.probability("hidden_dropout_prob", 0.1));
   result.attention_dropout = input.dropout.value_or(config.probability("attention_probs_dropout_prob", 0.1));
   result.activation = read_activation(config, "hidden_act", "gelu");
-  config.require_text("position_embedding_type", "absolute");
+  config.require_text("position_embedding_type", positions);
   config.require_flag("is_decoder", false);
   return result;
+}
+
+void take_rotary_gated_names(PostNormNames& names) {
+  names.position = "";
+  names.layer = "layers.";
+  names.query = "self_attn.q_proj";
+  names.key = "self_attn.k_proj";
+  names.value = "self_attn.v_proj";
+  names.attention_output = "self_attn.o_proj";
+  names.attention_norm = "post_attention_layernorm";
+  names.gate = "mlp.gate_proj";
+  names.intermediate = "mlp.up_proj";
+  names.output = "mlp.down_proj";
+  names.output_norm = "post_mlp_layernorm";
 }
 
 void require_room_for_positions(const FamilyConfig& config, const PostNormConfig& result) {

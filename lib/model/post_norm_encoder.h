@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/encoder.h"
 #include "model/layers.h"
@@ -55,18 +56,25 @@ struct PostNormConfig {
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   bool drops_attention_output = true;
-  bool drops_output = true;  // of the MLP
-  bool has_bias = true;      // of the projections
+  bool drops_output = true;       // of the MLP
+  bool drops_inner = false;       // between the MLP's projections
+  bool has_bias = true;           // of the projections
+  bool widening_has_bias = true;  // of the MLP's first projections, where the others have one
   Activation activation = Activation::kGelu;
   std::optional<Rope> rope;
   std::optional<RelativeBuckets> relative;  // with names.relative_bias
+  std::vector<PublishedName> published_names;
 
   // How long a text can be.
   int64_t max_positions() const { return position_rows - (counts_from_padding ? *padding_token + 1 : 0); }
 };
 
-// What BERT's relatives name alike in config.json.
-PostNormConfig read_post_norm_config(const FamilyConfig& config, const EncoderInput& input);
+// What BERT's relatives name alike in config.json; its position_embedding_type, if any, must be `positions`.
+PostNormConfig read_post_norm_config(const FamilyConfig& config, const EncoderInput& input,
+                                     const char* positions = "absolute");
+
+// The names of the layers of transformers' encoders with rotary positions and a gated MLP.
+void take_rotary_gated_names(PostNormNames& names);
 
 // UserError when positions that are counted from behind the padding token leave none for a text.
 void require_room_for_positions(const FamilyConfig& config, const PostNormConfig& result);

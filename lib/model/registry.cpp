@@ -25,6 +25,7 @@ constexpr std::array kFamilies = {
     Family{"electra", build_electra},                      //
     Family{"gemma2", build_gemma2, true},                  // BGE-multilingual-gemma2
     Family{"gemma3_text", build_gemma3, true},             // EmbeddingGemma
+    Family{"gte", build_gte},                              // gte-multilingual-base
     Family{"llama", build_llama, true},                    // SmolLM2, TinyLlama
     Family{"mistral", build_mistral, true},                // E5-Mistral, SFR
     Family{"modernbert", build_modernbert},                // gte-modernbert
@@ -64,7 +65,9 @@ std::unique_ptr<Encoder> build_encoder(const EncoderInput& input) {
 
 int64_t configured_hidden_size(const io::Json& config, const std::string& origin) {
   const Family* family = find_family(io::optional_string(config, "model_type", origin).value_or(""));
-  return io::get_int(config, family != nullptr ? family->hidden_size : "hidden_size", origin);
+  const char* key = family != nullptr ? family->hidden_size : "hidden_size";
+  const bool has_older_name = config.is_object() && !config.contains(key) && config.contains("n_embd");
+  return io::get_int(config, has_older_name ? "n_embd" : key, origin);
 }
 
 bool is_decoder_family(const io::Json& config) {

@@ -1,4 +1,5 @@
 """The tiny configurations of make_families.py: of each family what its cases share, and in what they differ."""
+import torch
 import transformers
 
 LENGTHS = [1, 5, 9, 9, 17, 3]
@@ -67,6 +68,10 @@ FAMILIES = {
     "electra_wide": {
         "config": {**ENCODER, "model_type": "electra", "embedding_size": 16},
         "cases": [{"name": "plain"}],
+    },
+    "gte": {
+        "config": {**ENCODER, "model_type": "gte", "type_vocab_size": 1, "pad_token_id": 1},
+        "cases": [{"name": "plain"}, {"name": "no_token_types", "gradients": False, "config": {"type_vocab_size": 0}}],
     },
     "modernbert": {
         "config": {"model_type": "modernbert", "vocab_size": 40, "hidden_size": 16, "intermediate_size": 24,
@@ -209,3 +214,40 @@ FAMILIES = {
 
 # What AutoModel would not take.
 MODEL_CLASSES = {"t5": transformers.T5EncoderModel}
+
+
+def published_gte(weights):
+    published = {}
+    for name, value in weights.items():
+        for ours, theirs in (("layers.", "encoder.layer."), ("self_attn.o_proj", "attention.o_proj"),
+                             ("post_attention_layernorm", "attn_ln"), ("post_mlp_layernorm", "mlp_ln")):
+            name = name.replace(ours, theirs)
+        published["new." + name] = value
+    fuse(published, "self_attn.{}_proj", "qkv", "attention.qkv_proj")
+    fuse(published, "mlp.{}_proj", ("up", "gate"), "mlp.up_gate_proj")
+    return published
+
+
+def published_nomic_bert(weights):
+    published = {}
+    for name, value in weights.items():
+        for ours, theirs in (("layers.", "encoder.layers."), ("embeddings.LayerNorm", "emb_ln"),
+                             ("self_attn.o_proj", "attn.out_proj"), ("up_proj", "fc11"), ("gate_proj", "fc12"),
+                             ("down_proj", "fc2"), ("post_attention_layernorm", "norm1"),
+                             ("post_mlp_layernorm", "norm2")):
+            name = name.replace(ours, theirs)
+        published[name] = value
+    fuse(published, "self_attn.{}_proj", "qkv", "attn.Wqkv")
+    return published
+
+
+def fuse(tensors, pattern, parts, fused):
+    """Puts the tensors of `parts`, one below the other, in the place of those that it takes out."""
+    pieces = [pattern.format(part) for part in parts]
+    for name in [name for name in tensors if pieces[0] in name]:
+        rows = [tensors.pop(name.replace(pieces[0], piece)) for piece in pieces]
+        tensors[name.replace(pieces[0], fused)] = torch.cat(rows)
+
+
+# Of families whose published files have other names: the same weights as there.
+PUBLISHED = {"gte": published_gte, "nomic_bert": published_nomic_bert}

@@ -6,7 +6,8 @@ A family's weights are shared by its cases, which differ in config.json (`config
 where that is shown to matter). Texts are the token ids in `texts`; each is run on its own and, as a check of the golden
 itself, in a padded batch. The scalar is sum(token vectors * cos(0, 1, 2, ...)) over the concatenated texts. Cases with "gradients": False keep those of
 the first projections only. Weights come
-from numpy's PCG64. Names in the safetensors file: weights/<name>, <case>/output, <case>/gradients/<name>.
+from numpy's PCG64. Names in the safetensors file: weights/<name>, <case>/output,
+<case>/gradients/<name>, and published/<name> where published files of the family have other names.
 
 usage: test/golden/make_families.py [--only FAMILY ...] [--out test/golden/families]
 """
@@ -14,6 +15,7 @@ import argparse
 import os
 import pathlib
 import sys
+import tempfile
 import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -79,6 +81,18 @@ def run_case(config, weights, texts, case):
     return output.detach(), gradients
 
 
+def published(family, config, weights, texts, expected):
+    """The weights under the names of published files, as transformers loads them."""
+    tensors = families.PUBLISHED[family](weights)
+    with tempfile.TemporaryDirectory() as directory:
+        build(config, torch.float32).config.save_pretrained(directory)
+        save_file(tensors, pathlib.Path(directory) / "model.safetensors", metadata={"format": "pt"})
+        model = AutoModel.from_pretrained(directory, attn_implementation="eager").eval()
+    output = torch.cat([embed(model, [text], config["pad_token_id"] if "pad_token_id" in config else 0, "right")[0] for text in texts])
+    assert float((output - expected).detach().abs().max()) == 0
+    return {"published/" + name: value.clone() for name, value in tensors.items()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*")
@@ -106,6 +120,8 @@ def main():
                 first = output
             elif not case.get("same_as_first"):
                 assert float((output - first).abs().max()) > 1e-4, "the case does not differ from the first"
+            if name == "plain" and family in families.PUBLISHED:
+                tensors.update(published(family, config, weights, texts, output))
             cases.append({"name": name, "config": config})
             print(family, name, float(output.abs().max()))
         path = arguments.out / (family + ".safetensors")

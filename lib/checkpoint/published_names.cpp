@@ -1,0 +1,97 @@
+#include "checkpoint/published_names.h"
+
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+
+namespace stft::checkpoint {
+namespace {
+
+// A part of a stored tensor's rows.
+struct View {
+  std::string key;
+  TensorDescription description;
+  int64_t first_row = 0;
+};
+
+void replace_piece(std::string& name, const std::string& piece, const std::string& ours) {
+  if (const size_t at = name.find(piece); at != std::string::npos) {
+    name.replace(at, piece.size(), ours);
+  }
+}
+
+// What a stored name stands for.
+std::vector<std::string> our_names(const std::string& stored, const std::vector<model::PublishedName>& names) {
+  std::vector<std::string> result{stored};
+  for (const model::PublishedName& name : names) {
+    if (name.ours.size() > 1 && stored.find(name.piece) != std::string::npos) {
+      result.resize(name.ours.size(), result.front());
+    }
+    for (size_t i = 0; i < result.size(); ++i) {
+      replace_piece(result[i], name.piece, name.ours.size() > 1 ? name.ours[i] : name.ours.front());
+    }
+  }
+  return result;
+}
+
+class RenamedSource final : public TensorSource {
+ public:
+  RenamedSource(std::unique_ptr<TensorSource> tensors, std::map<std::string, View> views)
+      : tensors_(std::move(tensors)), views_(std::move(views)) {}
+
+  std::optional<TensorDescription> find(const std::string& key) const override {
+    const auto found = views_.find(key);
+    return found == views_.end() ? std::nullopt : std::optional(found->second.description);
+  }
+
+  std::vector<std::string> keys() const override {
+    std::vector<std::string> result;
+    for (const auto& [key, view] : views_) {
+      result.push_back(key);
+    }
+    return result;
+  }
+
+  void read_rows(const std::string& key, int64_t first_row, int64_t rows,
+                 std::span<std::byte> destination) const override {
+    const View& view = views_.at(key);
+    tensors_->read_rows(view.key, view.first_row + first_row, rows, destination);
+  }
+
+  std::map<std::string, std::string> metadata() const override { return tensors_->metadata(); }
+  const std::string& path() const override { return tensors_->path(); }
+
+ private:
+  std::unique_ptr<TensorSource> tensors_;
+  std::map<std::string, View> views_;  // by the encoder's names
+};
+
+}  // namespace
+
+std::unique_ptr<TensorSource> with_our_names(std::unique_ptr<TensorSource> tensors,
+                                             const std::vector<model::PublishedName>& names) {
+  std::map<std::string, View> views;
+  bool is_renamed = false;
+  for (const std::string& key : tensors->keys()) {
+    TensorDescription description = *tensors->find(key);
+    std::vector<std::string> ours = our_names(key, names);
+    const auto parts = static_cast<int64_t>(ours.size());
+    const int64_t rows = description.shape.empty() ? 1 : description.shape.front();
+    if (parts > 1 && (description.shape.empty() || rows % parts != 0)) {
+      ours = {key};
+    } else if (parts > 1) {
+      description.shape.front() = rows / parts;
+    }
+    for (size_t i = 0; i < ours.size(); ++i) {
+      is_renamed = is_renamed || ours[i] != key;
+      const View view{key, description, ours.size() > 1 ? static_cast<int64_t>(i) * (rows / parts) : 0};
+      if (!views.emplace(ours[i], view).second) {
+        throw UserError(tensors->path() + ": '" + ours[i] + "' is stored twice, once as '" + key + "'");
+      }
+    }
+  }
+  return is_renamed ? std::make_unique<RenamedSource>(std::move(tensors), std::move(views)) : std::move(tensors);
+}
+
+}  // namespace stft::checkpoint
