@@ -11,6 +11,7 @@
 #include "io/file.h"
 #include "locate_model.h"
 #include "tokenizer/tokenizer.h"
+#include "train/loaded_model.h"
 
 namespace stft::app {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 class Printer {
  public:
   explicit Printer(const std::string& model_directory)
-      : tokenizer_(tokenizer::Tokenizer::load(model_directory)),
+      : tokenizer_(train::load_tokenizer(model_directory)),
         max_length_(tokenizer_.max_seq_length().value_or(tokenizer_.model_max_length().value_or(0))) {
     for (const std::string& warning : tokenizer_.policy().warnings) {
       log::warn(warning);

@@ -17,7 +17,7 @@
 namespace stft::checkpoint {
 std::optional<std::string> input_dtype(const model::ModelSpec& spec) {
   const std::string path = (std::filesystem::path(spec.directory) / "config.json").string();
-  return config_dtype(io::read_text_file(path), path);
+  return std::filesystem::exists(path) ? config_dtype(io::read_text_file(path), path) : std::nullopt;
 }
 
 WholeTensors engine_tensors(shard::ShardEngine& engine, const PretrainedWeights& weights, bool is_writer) {

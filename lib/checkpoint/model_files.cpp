@@ -96,6 +96,8 @@ const char* legacy_type(ModuleKind kind) {
   switch (kind) {
     case ModuleKind::kTransformer:
       return "sentence_transformers.models.Transformer";
+    case ModuleKind::kStaticEmbedding:
+      return "sentence_transformers.models.StaticEmbedding";
     case ModuleKind::kPooling:
       return "sentence_transformers.models.Pooling";
     case ModuleKind::kDense:
@@ -156,6 +158,14 @@ void write_module(const model::ModuleSpec& module, const fs::path& directory) {
   }
 }
 
+// A checkpoint's weights are not where a reader looks for the table's sizes.
+void write_static_embedding(const model::ModelSpec& spec, const model::ModuleSpec& module, const fs::path& directory) {
+  write_json(directory / module.path / model::kTableSizesFile,
+             {{"num_embeddings", module.table.rows}, {"embedding_dim", module.table.width}});
+  const fs::path tokenizer = fs::path(module.path) / "tokenizer.json";
+  io::write_file((directory / tokenizer).string(), io::read_text_file((fs::path(spec.directory) / tokenizer).string()));
+}
+
 void write_modules(const model::ModelSpec& spec, const fs::path& directory) {
   Ordered list = Ordered::array();
   for (size_t i = 0; i < spec.modules.size(); ++i) {
@@ -173,7 +183,8 @@ Ordered read_ordered(const fs::path& path) {
 
 void write_sentence_configs(const model::ModelSpec& spec, const model::ModelSpec& original, const fs::path& directory) {
   const fs::path sentence_file = directory / "sentence_bert_config.json";
-  if (!fs::exists(sentence_file) || spec.max_seq_length != original.max_seq_length) {
+  const bool has_transformer = spec.find(ModuleKind::kTransformer) != nullptr;
+  if (has_transformer && (!fs::exists(sentence_file) || spec.max_seq_length != original.max_seq_length)) {
     Ordered config = read_ordered(sentence_file);
     config["max_seq_length"] = spec.max_seq_length ? Ordered(*spec.max_seq_length) : Ordered(nullptr);
     if (!config.contains("do_lower_case")) {
@@ -204,6 +215,9 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
   }
   for (const model::ModuleSpec& module : spec.modules) {
     io::make_directories((to / module.path).string());  // 2_Normalize often has no folder on disk
+    if (module.kind == ModuleKind::kStaticEmbedding) {
+      write_static_embedding(spec, module, to);
+    }
   }
   write_sentence_configs(spec, original, to);
   if (spec.config != original.config) {
@@ -219,6 +233,9 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
 
 void set_config_dtype(const std::string& directory, const std::string& dtype) {
   const std::string path = (fs::path(directory) / "config.json").string();
+  if (!fs::exists(path)) {
+    return;  // beside a StaticEmbedding
+  }
   const std::string text = io::read_text_file(path);
   if (config_dtype(text, path) != dtype) {
     io::write_file(path, with_config_dtype(text, dtype, path));

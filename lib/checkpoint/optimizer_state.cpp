@@ -21,7 +21,7 @@ PythonValue none() {
 
 // "0.model.encoder...": the parameter's name in sentence-transformers' state dict.
 std::string state_name(const model::Parameter& parameter) {
-  return sharded_prefix(parameter.module).substr(std::string("model.").size()) + parameter.name;
+  return parameter.state_path + parameter.name;
 }
 
 DcpPath state_path(const model::Parameter& parameter, const std::string& field) {

@@ -98,11 +98,11 @@ std::map<int64_t, std::unique_ptr<TensorSource>> open_sources(const model::Model
   std::map<int64_t, std::unique_ptr<TensorSource>> sources;
   for (size_t i = 0; i < spec.modules.size(); ++i) {
     const model::ModuleSpec& module = spec.modules[i];
-    const bool has_weights =
-        module.kind == ModuleKind::kTransformer || (module.kind == ModuleKind::kDense && !module.dense.initial_seed);
+    const bool has_weights = module.kind == ModuleKind::kTransformer || module.kind == ModuleKind::kStaticEmbedding ||
+                             (module.kind == ModuleKind::kDense && !module.dense.initial_seed);
     if (has_weights) {
       const auto index = static_cast<int64_t>(i);
-      sources[index] = checkpoint ? open_sharded(checkpoint, sharded_prefix(index))
+      sources[index] = checkpoint ? open_sharded(checkpoint, sharded_prefix(spec, index))
                                   : open_safetensors((fs::path(spec.directory) / module.path).string());
     }
   }

@@ -28,7 +28,7 @@ WeightPlan plan_of_files(const model::ModelSpec& spec,
     file.metadata = source->metadata();
     for (const std::string& key : source->keys()) {
       const auto found = source->find(key);
-      file.tensors.push_back({key, sharded_prefix(module) + key, found->dtype, found->shape, true, -1});
+      file.tensors.push_back({key, sharded_prefix(spec, module) + key, found->dtype, found->shape, true, -1});
     }
     plan.push_back(std::move(file));
   }
@@ -46,7 +46,8 @@ void check_is_model(const std::string& directory) {
 }
 
 bool has_weights(const model::ModuleSpec& module) {
-  return module.kind == model::ModuleKind::kTransformer || module.kind == model::ModuleKind::kDense;
+  return module.kind == model::ModuleKind::kTransformer || module.kind == model::ModuleKind::kStaticEmbedding ||
+         module.kind == model::ModuleKind::kDense;
 }
 
 }  // namespace
@@ -131,7 +132,7 @@ std::vector<std::byte> StoredModel::read_rows(const PlannedFile& file, const Pla
 
 shard::RowSource StoredModel::rows() const {
   return [this](const model::Parameter& parameter, const shard::ShardLayout& layout, at::Tensor destination) {
-    const std::string key = sharded_prefix(parameter.module) + parameter.name;
+    const std::string key = sharded_key(parameter);
     const auto found = by_sharded_key_.find(key);
     const auto description =
         found == by_sharded_key_.end() ? std::nullopt : found->second.source->find(found->second.key);

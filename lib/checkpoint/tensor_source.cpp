@@ -124,8 +124,12 @@ std::unique_ptr<TensorSource> open_sharded(std::shared_ptr<const DcpDirectory> c
   return std::make_unique<ShardedSource>(std::move(checkpoint), std::move(prefix));
 }
 
-std::string sharded_prefix(int64_t module) {
-  return module == 0 ? "model.0.model." : "model." + std::to_string(module) + ".";
+std::string sharded_prefix(const model::ModelSpec& spec, int64_t module) {
+  return "model." + spec.state_path(module);
+}
+
+std::string sharded_key(const model::Parameter& parameter) {
+  return "model." + parameter.state_path + parameter.name;
 }
 
 }  // namespace stft::checkpoint

@@ -14,6 +14,8 @@
 
 #include "checkpoint/dcp_reader.h"
 #include "io/safetensors.h"
+#include "model/model_spec.h"
+#include "model/parameter.h"
 
 namespace stft::checkpoint {
 
@@ -67,7 +69,9 @@ inline constexpr const char* kShardedModelFolder = "pytorch_model_fsdp_0";
 inline constexpr const char* kOptimizerFolder = "optimizer_0";
 
 // The beginning of the keys of module `module`'s tensors in a SHARDED checkpoint: those of sentence-transformers 6.2's
-// state dict under the name "model" ("model.0.model." for the transformer, "model.2." for the module at index 2).
-std::string sharded_prefix(int64_t module);
+// state dict under the name "model" ("model.0.model." for a transformer, "model.2." for the module at index 2); and the
+// key of a parameter.
+std::string sharded_prefix(const model::ModelSpec& spec, int64_t module);
+std::string sharded_key(const model::Parameter& parameter);
 
 }  // namespace stft::checkpoint

@@ -56,7 +56,7 @@ std::vector<std::string> coverage_faults(const StoredModel& stored) {
   std::vector<std::string> faults;
   const model::SentenceModel model(stored.spec());
   for (const model::Parameter& parameter : model.parameters()) {
-    const std::string key = sharded_prefix(parameter.module) + parameter.name;
+    const std::string key = sharded_key(parameter);
     if (!keys.contains(key)) {
       faults.push_back(fmt::format("'{}': the parameter '{}' is missing", stored.directory(), key));
     }

@@ -15,10 +15,10 @@ using io::Json;
 
 // Carried tensors are named as sentence-transformers' state dict names them, without the family's prefix, unless that
 // name is taken.
-std::string carried_key(const std::string& name, const std::string& prefix, const std::set<std::string>& taken) {
+std::string carried_key(const std::string& name, const std::string& prefix, const std::string& sharded,
+                        const std::set<std::string>& taken) {
   const std::string bare = !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-  const std::string key = sharded_prefix(0) + bare;
-  return taken.contains(key) ? sharded_prefix(0) + name : key;
+  return sharded + (taken.contains(sharded + bare) ? name : bare);
 }
 
 [[noreturn]] void throw_malformed(const std::string& origin, const std::string& what) {
@@ -76,7 +76,7 @@ WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeigh
     const ParameterSource& from = weights.sources()[i];
     PlannedTensor tensor;
     tensor.key = from.key;
-    tensor.sharded_key = sharded_prefix(table[i].module) + table[i].name;
+    tensor.sharded_key = sharded_key(table[i]);
     tensor.dtype = from.stored ? from.stored->dtype : io::Dtype::kF32;
     tensor.shape = table[i].shape;
     tensor.is_parameter = true;
@@ -88,7 +88,7 @@ WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeigh
     const auto stored = weights.source_of(0)->find(name);
     PlannedTensor tensor;
     tensor.key = name;
-    tensor.sharded_key = carried_key(name, weights.prefix(), taken);
+    tensor.sharded_key = carried_key(name, weights.prefix(), sharded_prefix(model.spec(), 0), taken);
     tensor.dtype = stored->dtype;
     tensor.shape = stored->shape;
     taken.insert(tensor.sharded_key);

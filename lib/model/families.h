@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "model/encoder.h"
+#include "model/model_spec.h"
 
 namespace stft::model {
 
@@ -26,6 +27,9 @@ std::unique_ptr<Encoder> build_llama(const EncoderInput& input);
 std::unique_ptr<Encoder> build_mistral(const EncoderInput& input);
 std::unique_ptr<Encoder> build_qwen2(const EncoderInput& input);
 std::unique_ptr<Encoder> build_qwen3(const EncoderInput& input);
+
+// Without a config.json.
+std::unique_ptr<Encoder> build_static_embedding(const StaticEmbeddingSpec& spec, EncoderParts parts);
 
 // With a form of their own.
 std::unique_ptr<Encoder> build_deberta_v2(const EncoderInput& input);

@@ -13,7 +13,7 @@
 
 namespace stft::model {
 
-enum class ModuleKind { kTransformer, kPooling, kDense, kNormalize };
+enum class ModuleKind { kTransformer, kStaticEmbedding, kPooling, kDense, kNormalize };
 
 struct DenseSpec {
   int64_t in_features = 0;
@@ -25,21 +25,30 @@ struct DenseSpec {
   bool operator==(const DenseSpec&) const = default;
 };
 
+// A table of token vectors; a text's vector is their mean (sentence-transformers' StaticEmbedding, model2vec's models).
+struct StaticEmbeddingSpec {
+  int64_t rows = 0;
+  int64_t width = 0;
+
+  bool operator==(const StaticEmbeddingSpec&) const = default;
+};
+
 struct ModuleSpec {
   ModuleKind kind = ModuleKind::kTransformer;
-  std::string path;                  // below the model directory; "" for the transformer
+  std::string path;                  // below the model directory; "" for the transformer and a table of a plain model
   std::vector<PoolingMode> pooling;  // kPooling
   int64_t pooling_input_dim = 0;     // kPooling
   bool include_prompt = true;        // kPooling
   DenseSpec dense;                   // kDense
+  StaticEmbeddingSpec table;         // kStaticEmbedding
 
   bool operator==(const ModuleSpec&) const = default;
 };
 
 struct ModelSpec {
   std::string directory;
-  io::Json config;                             // config.json
-  std::vector<ModuleSpec> modules;             // the transformer first, then a pooling, then the rest
+  io::Json config;                             // config.json; an empty object beside a StaticEmbedding
+  std::vector<ModuleSpec> modules;             // a transformer and a pooling, or a StaticEmbedding; then the rest
   std::optional<int64_t> max_seq_length;       // sentence_bert_config.json
   std::optional<double> dropout;               // replaces every dropout of the config
   std::map<std::string, std::string> prompts;  // by name; read_model_spec adds "query" and "document", empty
@@ -49,15 +58,26 @@ struct ModelSpec {
 
   int64_t embedding_dim() const;                  // of the model's output
   const ModuleSpec* find(ModuleKind kind) const;  // the first of its kind
+  // What the names of a module's tensors begin with in sentence-transformers' state dict ("0.model.", "2.").
+  std::string state_path(int64_t module) const;
+  // The folder whose tokenizer.json a StaticEmbedding uses by itself; none: the model's directory has the tokenizer.
+  std::optional<std::string> bare_tokenizer_directory() const;
 };
 
-// Reads the directory. UserError when a file is missing or malformed, or a module, pooling mode or family is not
-// available.
+// Of a directory whose modules.json begins with a StaticEmbedding the folder of it; nothing else is read. UserError
+// when modules.json is malformed.
+std::optional<std::string> static_embedding_directory(const std::string& directory);
+
+// Reads the directory; of a StaticEmbedding's file the header. UserError when a file is missing or malformed, or a
+// module, pooling mode or family is not available.
 ModelSpec read_model_spec(const std::string& directory);
 
 // The spec with the recipe's changes: causal, pooling, include_prompt, normalize, dense, dropout, prompts,
 // max_seq_length, similarity. A new Dense is initialised from `seed`.
 ModelSpec with_overrides(ModelSpec spec, const ModelConfig& config, uint64_t seed);
+
+// In the folder of a StaticEmbedding, where stft keeps num_embeddings and embedding_dim of its table.
+inline constexpr const char* kTableSizesFile = "static_embedding.json";
 
 // Names of sentence-transformers.
 std::string pooling_mode_name(PoolingMode mode);

@@ -19,6 +19,7 @@ namespace stft::model {
 struct Parameter {
   std::string name;            // the tensor's name in its module's safetensors file, without a family prefix
   int64_t module = 0;          // which module of modules.json owns it (0: the transformer)
+  std::string state_path;      // what precedes `name` in sentence-transformers' state dict ("0.model.", "2.")
   std::vector<int64_t> shape;  // at least one dimension
   bool is_trainable = true;
   bool has_weight_decay = true;  // false for biases and normalization weights

@@ -6,13 +6,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/families.h"
 #include "model/pooling.h"
 #include "model/run_block.h"
 
 namespace stft::model {
 
 SentenceModel::SentenceModel(ModelSpec spec) : spec_(std::move(spec)) {
-  encoder_ = build_encoder({spec_.config, spec_.directory + "/config.json", spec_.dropout, {parameters_, blocks_}});
+  const bool is_static = spec_.modules.front().kind == ModuleKind::kStaticEmbedding;
+  const EncoderParts parts{parameters_, blocks_};
+  encoder_ = is_static ? build_static_embedding(spec_.modules.front().table, parts)
+                       : build_encoder({spec_.config, spec_.directory + "/config.json", spec_.dropout, parts});
+  for (Parameter& parameter : parameters_) {
+    parameter.state_path = spec_.state_path(0);
+  }
   for (size_t i = 0; i < spec_.modules.size(); ++i) {
     if (spec_.modules[i].kind == ModuleKind::kDense) {
       add_dense(spec_.modules[i], static_cast<int64_t>(i));
@@ -29,6 +36,7 @@ void SentenceModel::add_dense(const ModuleSpec& module, int64_t index) {
     Parameter parameter;
     parameter.name = name;
     parameter.module = index;
+    parameter.state_path = spec_.state_path(index);
     parameter.shape = std::move(shape);
     parameter.has_weight_decay = has_weight_decay;
     blocks_.back().parameters.push_back(static_cast<int64_t>(parameters_.size()));
@@ -63,6 +71,9 @@ at::Tensor SentenceModel::embed(const TokenBatch& batch, const ForwardContext& c
     switch (module.kind) {
       case ModuleKind::kTransformer:
         vectors_ND = encoder_->forward(batch, context);
+        break;
+      case ModuleKind::kStaticEmbedding:
+        vectors_ND = pool(encoder_->forward(batch, context), batch, {PoolingMode::kMean}, /*includes_prompt=*/true);
         break;
       case ModuleKind::kPooling:
         vectors_ND = pool(vectors_ND, batch, module.pooling, module.include_prompt);

@@ -30,6 +30,9 @@ void place_texts(TokenBatch& batch, std::span<const int32_t> ids, std::span<cons
     const int64_t begin = offsets[text];
     const int64_t length = batch.lengths[static_cast<size_t>(i)];
     const bool is_empty = begin == offsets[text + 1];
+    if (is_empty) {
+      batch.empty_T.push_back(next);
+    }
     for (int64_t t = 0; t < length; ++t) {
       id[next + t] = is_empty ? kTokenOfEmptyText : ids[static_cast<size_t>(begin + t)];
       position[next + t] = t;

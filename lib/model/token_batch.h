@@ -38,6 +38,7 @@ struct TokenBatch {
   std::vector<TextKey> keys;            // in memory order
   at::Tensor memory_to_caller_N;        // int64: caller's text i stands at memory position memory_to_caller_N[i]
   at::Tensor padding_mask_NL;           // padded only: bool, true for real tokens
+  std::vector<int64_t> empty_T;         // where a text without tokens stands
   std::vector<int64_t> prompt_lengths;  // leading tokens that are a prompt's, in memory order; empty: none are
 
   int64_t texts() const { return static_cast<int64_t>(lengths.size()); }

@@ -93,7 +93,19 @@ Normalizer normalizer_of(const AssembledTokenizer& assembled, bool do_lower_case
 }  // namespace
 
 Tokenizer Tokenizer::load(const std::string& model_directory) {
-  const ConfigFiles files = read_config_files(model_directory);
+  return load_from(read_config_files(model_directory), SpecialTokenUse::kAsConfigured);
+}
+
+Tokenizer Tokenizer::load_bare(const std::string& directory) {
+  ConfigFiles files;
+  files.directory = directory;
+  if (!files.has("tokenizer.json")) {
+    throw UserError(files.path_of("tokenizer.json") + " is missing");
+  }
+  return load_from(files, SpecialTokenUse::kNone);
+}
+
+Tokenizer Tokenizer::load_from(const ConfigFiles& files, SpecialTokenUse use) {
   const AssembledTokenizer assembled = assemble_tokenizer(files);
   const std::string& path = assembled.origin;
   const Json& stages = assembled.stages;
@@ -101,8 +113,13 @@ Tokenizer Tokenizer::load(const std::string& model_directory) {
   parts.model = parse_model(member(stages, "model"), path);
   AddedTokenList added = parse_added_tokens(member(stages, "added_tokens"), *parts.model, path);
   parts.added_tokens = std::move(added.tokens);
-  parts.post_processor = parse_post_processor(member(stages, "post_processor"), path);
+  if (use == SpecialTokenUse::kAsConfigured) {
+    parts.post_processor = parse_post_processor(member(stages, "post_processor"), path);
+  }
   TokenizerPolicy policy = policy_of(files, assembled, parts.post_processor.special_tokens());
+  if (use == SpecialTokenUse::kNone && member(stages, "truncation").is_object()) {
+    policy.model_max_length = io::get_int(member(stages, "truncation"), "max_length", path + ": truncation");
+  }
   for (std::vector<std::string> warnings : {model_warnings(member(stages, "model"), path), added.warnings}) {
     std::move(warnings.begin(), warnings.end(), std::back_inserter(policy.warnings));
   }

@@ -14,6 +14,7 @@
 namespace stft::tokenizer {
 
 class Pipeline;
+struct ConfigFiles;
 
 // Immutable; copies share everything; every member is safe on any number of threads.
 //
@@ -27,6 +28,10 @@ class Tokenizer {
   // tokenizer.json, else from the vocabulary of its class, and the small files beside them. UserError, naming the path
   // and the key, line or byte, when a file is missing or malformed or asks for a component that is not available.
   static Tokenizer load(const std::string& model_directory);
+
+  // The tokenizer.json in `directory` by itself, without special tokens around a text: what sentence-transformers'
+  // StaticEmbedding uses. Its truncation is the policy's model_max_length. UserError as load().
+  static Tokenizer load_bare(const std::string& directory);
 
   // For a pipeline put together elsewhere.
   Tokenizer(std::shared_ptr<const Pipeline> pipeline, TokenizerPolicy policy);
@@ -51,6 +56,9 @@ class Tokenizer {
   bool is_special(std::int32_t id) const;
 
  private:
+  enum class SpecialTokenUse { kAsConfigured, kNone };
+  static Tokenizer load_from(const ConfigFiles& files, SpecialTokenUse use);
+
   std::shared_ptr<const Pipeline> pipeline_;
   std::shared_ptr<const TokenizerPolicy> policy_;
 };

@@ -14,16 +14,21 @@ namespace stft::train {
 
 void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::SentenceModel& model) {
   if (tokenizer.vocab_size() > model.encoder().vocab_size()) {
-    throw UserError(fmt::format("{}: the tokenizer has ids up to {}, config.json's vocab_size is {}",
+    throw UserError(fmt::format("{}: the tokenizer has ids up to {}, the model's table has {} rows",
                                 tokenizer.policy().files.front(), tokenizer.vocab_size() - 1,
                                 model.encoder().vocab_size()));
   }
 }
 
+tokenizer::Tokenizer load_tokenizer(const std::string& directory) {
+  const auto bare = model::static_embedding_directory(directory);
+  return bare ? tokenizer::Tokenizer::load_bare(*bare) : tokenizer::Tokenizer::load(directory);
+}
+
 LoadedModel load_model(const std::string& directory) {
   LoadedModel loaded;
   model::ModelSpec spec = model::read_model_spec(directory);
-  loaded.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(directory));
+  loaded.tokenizer = std::make_unique<tokenizer::Tokenizer>(load_tokenizer(directory));
   if (!spec.max_seq_length) {
     spec.max_seq_length = loaded.tokenizer->model_max_length();
   }

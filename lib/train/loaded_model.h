@@ -12,6 +12,9 @@ namespace stft::train {
 // UserError naming the directory when the tokenizer's ids do not fit the model's vocabulary.
 void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::SentenceModel& model);
 
+// The tokenizer of a model directory as its first module uses it. Errors of Tokenizer::load.
+tokenizer::Tokenizer load_tokenizer(const std::string& directory);
+
 // Every parameter is whole on this rank, in fp32.
 struct LoadedModel {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;

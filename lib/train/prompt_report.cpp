@@ -134,7 +134,8 @@ eval::DataNotes prompt_notes(const recipe::Recipe& recipe, const model::ModelSpe
       notes.infos.push_back(fmt::format("prompts of {}: {}", place.name, fmt::join(uses, ", ")));
     }
   }
-  if (!spec.find(model::ModuleKind::kPooling)->include_prompt) {
+  const model::ModuleSpec* pooling = spec.find(model::ModuleKind::kPooling);
+  if (pooling != nullptr && !pooling->include_prompt) {
     notes.infos.emplace_back("prompts: pooling leaves their tokens out (include_prompt: false)");
   }
   if (!trained.empty() && !evaluated.empty()) {

@@ -161,7 +161,7 @@ void check_wrap(const Run& run) {
 // What evaluating takes, short of the weights' values.
 void read_model_and_evaluators(Run& run) {
   const recipe::Recipe& r = run.recipe;
-  run.tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(r.model.directory()));
+  run.tokenizer = std::make_unique<tokenizer::Tokenizer>(load_tokenizer(r.model.directory()));
   run.model = std::make_unique<model::SentenceModel>(resolved_spec(r, *run.tokenizer));
   check_model_fits(run);
   run.evaluators = make_evaluators(r, *run.model, *run.tokenizer);

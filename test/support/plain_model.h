@@ -29,7 +29,9 @@ struct PlainModel {
   std::unique_ptr<model::SentenceModel> model;
 
   explicit PlainModel(const std::string& directory, const model::ModelConfig& config = {}) {
-    tokenizer = std::make_unique<tokenizer::Tokenizer>(tokenizer::Tokenizer::load(directory));
+    const auto bare = model::static_embedding_directory(directory);
+    tokenizer = std::make_unique<tokenizer::Tokenizer>(bare ? tokenizer::Tokenizer::load_bare(*bare)
+                                                            : tokenizer::Tokenizer::load(directory));
     auto spec = model::read_model_spec(directory);
     if (!spec.max_seq_length) {
       spec.max_seq_length = tokenizer->model_max_length();

@@ -190,7 +190,7 @@ json golden_tokenizer(const std::string& name) {
   return json::parse(test::content_of(test::golden("sources/" + name + "/tokenizer.json")));
 }
 
-TEST_CASE("Files that disagree give a warning that names both") {
+TEST_CASE("Files that disagree give a warning that names both") {  // A06
   const std::string only_bos = golden_tokenizer("json_only_bos").dump();
   CHECK_THAT(joined(warnings_with({{"tokenizer.json", only_bos},
                                    {"tokenizer_config.json", R"({"add_eos_token": true, "eos_token": "[SEP]"})"}})),

@@ -94,6 +94,23 @@ TEST_CASE("every family trains on two ranks as on one, recomputed and merged too
   }
 }
 
+TEST_CASE("a StaticEmbedding trains on two ranks as on one, and its export is trained on") {
+  const test::TemporaryDirectory directory;
+  auto recipe = recipe_for(test::golden_path("tiny_static"));
+  recipe.model.max_seq_length.reset();
+  const auto one = trained_on(recipe, 1);
+  auto resting = recipe;
+  resting.optim.learning_rate = 0;
+  CHECK(test::largest_change(one, trained_on(resting, 1)) > 1e-3);
+  test::check_same_training(trained_on(recipe, 2), one);
+  export_to(*assembled(recipe), directory.path("out"));
+  CHECK_FALSE(std::filesystem::exists(directory.path("out/config.json")));
+  CHECK_FALSE(std::filesystem::exists(directory.path("out/sentence_bert_config.json")));
+  CHECK(names_in(directory.path("out/model.safetensors")) == std::vector<std::string>{"embedding.weight"});
+  recipe.model.name_or_path = directory.path("out");
+  test::check_same_training(trained_on(recipe, 2), one);
+}
+
 TEST_CASE("a decoder without modules.json is pooled at its last token, unless it sees both ways") {
   const test::TemporaryDirectory directory;
   auto config = small_llama();
@@ -132,7 +149,7 @@ TEST_CASE("model.causal false is computed with and exported; true is refused for
   CHECK_THAT(test::message_of<UserError>([&] { assembled(recipe); }), Catch::Contains("model.causal"));
 }
 
-TEST_CASE("a decoder's head is carried unless it is the tied table once more") {
+TEST_CASE("a decoder's head is carried unless it is the tied table once more") {  // A09
   const test::TemporaryDirectory directory;
   const auto config = small_llama();
   auto weights = test::invented_weights(config);
