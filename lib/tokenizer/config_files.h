@@ -11,11 +11,11 @@ namespace stft::tokenizer {
 // Each an object; empty where the file is missing.
 struct ConfigFiles {
   std::string directory;
-  io::Json tokenizer_config;    // tokenizer_config.json
-  io::Json special_tokens_map;  // special_tokens_map.json
-  io::Json added_tokens;        // added_tokens.json
-  io::Json model_config;        // config.json
-  io::Json sentence_config;     // sentence_bert_config.json
+  io::Json tokenizer_config = io::Json::object();    // tokenizer_config.json
+  io::Json special_tokens_map = io::Json::object();  // special_tokens_map.json
+  io::Json added_tokens = io::Json::object();        // added_tokens.json
+  io::Json model_config = io::Json::object();        // config.json
+  io::Json sentence_config = io::Json::object();     // sentence_bert_config.json
 
   std::string path_of(const std::string& name) const;
   bool has(const std::string& name) const;

@@ -104,8 +104,10 @@ void Reporter::start(const RunState& state) {
     }
     log_->write("start", fields);
   }
-  log::info(fmt::format("model {}: {} trainable parameters, at most {} tokens a text", run_.recipe.model.name_or_path,
-                        format_count(trainable), run_.model->max_seq_length()));
+  const bool has_limit = run_.model->spec().find(model::ModuleKind::kTransformer) != nullptr;
+  log::info(fmt::format(
+      "model {}: {} trainable parameters, {}", run_.recipe.model.name_or_path, format_count(trainable),
+      has_limit ? fmt::format("at most {} tokens a text", run_.model->max_seq_length()) : "texts of any length"));
   log::info(fmt::format("data {}: {} rows; {} ranks, {}; {} steps of {} rows{}", run_.dataset->name(),
                         format_count(run_.dataset->size()), ranks, strategy_name(run_),
                         format_count(run_.plan->total_steps()), micro_rows * train.gradient_accumulation_steps,

@@ -3,7 +3,7 @@
 when they do not. Used by peer_test.
 
 usage: test/e2e/peer_encode_file.py MODEL --input TEXTS.txt --found FILE [--precision int8] [--prompt-name query]
-       [--truncate-dim 16]
+       [--truncate-dim 16] [--compute float32]
 """
 import argparse
 import json
@@ -64,10 +64,12 @@ def main():
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--prompt-name")
     parser.add_argument("--truncate-dim", type=int)
+    parser.add_argument("--compute", help="the dtype that the peer computes in; its own choice without: the file's")
     arguments = parser.parse_args()
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(arguments.model, device="cpu", truncate_dim=arguments.truncate_dim)
+    model = SentenceTransformer(arguments.model, device="cpu", truncate_dim=arguments.truncate_dim,
+                                model_kwargs={"dtype": arguments.compute} if arguments.compute else None)
     expected = model.encode(read_lines(arguments.input), prompt_name=arguments.prompt_name,
                             precision=arguments.precision, show_progress_bar=False)
     found = read_matrix(arguments.found)

@@ -57,8 +57,8 @@ TEST_CASE("vectors of published models equal the peer's, on one rank and on two"
       const Outcome outcome = run_stft({"encode", model, "--input", texts, "--output", output, "--nproc", ranks}, 400);
       INFO(outcome.err);
       REQUIRE(outcome.exit_code == 0);
-      const Outcome peer = run_program(
-          python, {source_path("test/e2e/peer_encode_file.py"), model, "--input", texts, "--found", output});
+      const Outcome peer = run_program(python, {source_path("test/e2e/peer_encode_file.py"), model, "--input", texts,
+                                                "--found", output, "--compute", "float32"});
       INFO(peer.err);
       CHECK(peer.exit_code == 0);
       const size_t figure = peer.err.find("peer_encode_file: largest");
