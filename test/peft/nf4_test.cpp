@@ -41,8 +41,8 @@ QuantType type_of(const std::string& name) {
 TEST_CASE("bytes and values are those of bitsandbytes") {
   for (const char* name : kCases) {
     const auto file = io::SafetensorsFile::open(test::nf4_golden(name + std::string(".safetensors")));
-    const FourBitFormat format = {type_of(file.metadata().at("quant_type")),
-                                  std::stoll(file.metadata().at("blocksize"))};
+    const std::string& described = file.metadata().at("format");  // "nf4/64"
+    const FourBitFormat format = {type_of(described.substr(0, 3)), std::stoll(described.substr(4))};
     for (const CpuLevel level : cpu_levels()) {
       INFO(name << " " << cpu_level_name(level));
       const io::Dtype dtype = file.find("input")->dtype;
