@@ -49,27 +49,48 @@ struct alignas(2 * sizeof(T)) Pair {
   T second;
 };
 
-__device__ unsigned code_of(const FourBitTable& table, float scaled) {
-  const float* t = table.thresholds.data();
+// FourBitTable without std::array, whose functions are the host's.
+struct DeviceTable {
+  float thresholds[15];
+  std::uint8_t code_of_rank[16];
+};
+
+DeviceTable device_table(QuantType type) {
+  const FourBitTable& table = four_bit_table(type);
+  DeviceTable copy;
+  std::copy(table.thresholds.begin(), table.thresholds.end(), copy.thresholds);
+  std::copy(table.code_of_rank.begin(), table.code_of_rank.end(), copy.code_of_rank);
+  return copy;
+}
+
+__device__ unsigned code_of(const DeviceTable& table, float scaled) {
+  const float* t = table.thresholds;
   unsigned rank = scaled > t[7] ? 8 : 0;
   rank += scaled > t[rank + 3] ? 4 : 0;
   rank += scaled > t[rank + 1] ? 2 : 0;
   rank += scaled > t[rank] ? 1 : 0;
-  return table.code_of_rank.data()[rank];
+  return table.code_of_rank[rank];
+}
+
+__device__ std::int64_t thread_number() {
+  return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+}
+
+__device__ std::int64_t thread_count() {
+  return static_cast<std::int64_t>(gridDim.x) * kThreads;
 }
 
 // A warp quantizes a block.
 template <class T>
-__global__ void quantize(FourBitTable argument, std::int64_t blocksize, const T* values, std::int64_t count,
+__global__ void quantize(DeviceTable argument, std::int64_t blocksize, const T* values, std::int64_t count,
                          std::int64_t blocks, DeviceQuantized to) {
-  __shared__ FourBitTable table;
+  __shared__ DeviceTable table;
   if (threadIdx.x == 0) {
     table = argument;
   }
   __syncthreads();
   const int lane = threadIdx.x % kWarp;
-  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kThreads / kWarp);
-  for (std::int64_t b = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp; b < blocks; b += warps) {
+  for (std::int64_t b = thread_number() / kWarp; b < blocks; b += thread_count() / kWarp) {
     const T* block = values + b * blocksize;
     const std::int64_t rest = count - b * blocksize;
     const bool is_short = rest < blocksize;
@@ -98,7 +119,7 @@ __global__ void quantize(FourBitTable argument, std::int64_t blocksize, const T*
     };
     for (std::int64_t i = 2 * lane; i < size; i += 2 * kWarp) {
       const unsigned high = code_of(table, scaled(block[i]));
-      const unsigned low = i + 1 < size ? code_of(table, scaled(block[i + 1])) : table.code_of_rank.data()[7];
+      const unsigned low = i + 1 < size ? code_of(table, scaled(block[i + 1])) : table.code_of_rank[7];
       to.packed[(b * blocksize + i) / 2] = static_cast<std::uint8_t>(high << 4U | low);
     }
   }
@@ -117,8 +138,7 @@ __global__ void dequantize(DeviceQuantizedView from, T* to, std::int64_t count) 
   }
   __syncthreads();
   const int shift = __ffsll(from.blocksize) - 2;  // a block has 2^shift bytes
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < (count + 1) / 2; i += step) {
+  for (std::int64_t i = thread_number(); i < (count + 1) / 2; i += thread_count()) {
     const unsigned byte = from.packed[i];
     const float absmax = from.absmax[i >> shift];
     const T first = rounded<T>(__fmul_rn(values[byte >> 4U], absmax));
@@ -131,8 +151,7 @@ __global__ void dequantize(DeviceQuantizedView from, T* to, std::int64_t count) 
 }
 
 __global__ void dequantize_nested(DeviceNested from, float* absmax, std::int64_t count) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  for (std::int64_t i = thread_number(); i < count; i += thread_count()) {
     absmax[i] = __fadd_rn(__fmul_rn(from.map[from.codes[i]], from.absmax[i / kByteBlock]), from.offset);
   }
 }
@@ -157,7 +176,7 @@ void quantize_4bit_cuda(const FourBitFormat& format, const T* values, std::int64
   const std::int64_t blocks = block_count(count, format.blocksize);
   set<<<1, 1, 0, stream>>>(to.not_finite, blocks);
   if (blocks > 0) {
-    quantize<T><<<grid_of(blocks * kWarp), kThreads, 0, stream>>>(four_bit_table(format.type), format.blocksize, values,
+    quantize<T><<<grid_of(blocks * kWarp), kThreads, 0, stream>>>(device_table(format.type), format.blocksize, values,
                                                                  count, blocks, to);
   }
   check_launch("quantizing to 4 bits");
