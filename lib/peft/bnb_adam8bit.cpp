@@ -61,8 +61,8 @@ bool has_all_finite(std::span<const float> values) {
 
 bool adam8bit_step(const Adam8bitOptions& options, Adam8bitState state, std::span<float> parameters,
                    std::span<const float> gradients) {
-  static const ByteMap kSigned(dynamic_map(MapSign::kSigned));
-  static const ByteMap kUnsigned(dynamic_map(MapSign::kUnsigned));
+  static const ByteMap signed_map(dynamic_map(MapSign::kSigned));
+  static const ByteMap unsigned_map(dynamic_map(MapSign::kUnsigned));
   const std::size_t count = parameters.size();
   const std::size_t blocks = (count + kByteBlock - 1) / kByteBlock;
   STFT_CHECK(gradients.size() == count && state.m.codes.size() == count && state.v.codes.size() == count &&
@@ -82,15 +82,15 @@ bool adam8bit_step(const Adam8bitOptions& options, Adam8bitState state, std::spa
     Moments moments;
     const auto new_m = std::span(moments.m).first(size);
     const auto new_v = std::span(moments.v).first(size);
-    dequantize_bytes(kSigned, {m.codes, m.absmax}, new_m);
-    dequantize_bytes(kUnsigned, {v.codes, v.absmax}, new_v);
+    dequantize_bytes(signed_map, {m.codes, m.absmax}, new_m);
+    dequantize_bytes(unsigned_map, {v.codes, v.absmax}, new_v);
     step_block(factors, moments, parameters.subspan(first, size), gradients.subspan(first, size));
     // A gradient of 1e20 has a square that is infinite: kept out of the state as its largest number.
     for (float& value : new_v) {
       value = std::min(value, 3e38F);
     }
-    quantize_bytes(kSigned, new_m, m);
-    quantize_bytes(kUnsigned, new_v, v);
+    quantize_bytes(signed_map, new_m, m);
+    quantize_bytes(unsigned_map, new_v, v);
   }
   return all_finite;
 }

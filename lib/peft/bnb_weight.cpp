@@ -262,7 +262,7 @@ std::vector<float> read_absmax(const FourBitWeight& weight, std::int64_t first_b
       absmax[i] = nested.map[std::to_integer<std::uint8_t>(bytes[i])] * nested.absmax[group];
       absmax[i] += nested.offset;
     }
-  } else {
+  } else if (!absmax.empty()) {
     std::memcpy(absmax.data(), bytes.data(), absmax.size() * sizeof(float));
   }
   for (std::size_t i = 0; i < absmax.size(); ++i) {

@@ -1,13 +1,32 @@
 #include "peft/nf4_cpu.h"
 
+#ifdef STFT_X86_KERNELS
+#include <cpuid.h>
+#endif
+
 namespace stft::peft {
 
+#ifdef STFT_X86_KERNELS
+namespace {
+
+// __builtin_cpu_supports does not know F16C everywhere.
+bool has_f16c() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+}  // namespace
+#endif
+
 const std::vector<CpuLevel>& cpu_levels() {
-  static const std::vector<CpuLevel> kLevels = [] {
+  static const std::vector<CpuLevel> known = [] {
     std::vector<CpuLevel> levels = {CpuLevel::kScalar};
 #ifdef STFT_X86_KERNELS
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+    if (__builtin_cpu_supports("avx2") && has_f16c()) {
       levels.push_back(CpuLevel::kAvx2);
       if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
           __builtin_cpu_supports("avx512vl")) {
@@ -17,7 +36,7 @@ const std::vector<CpuLevel>& cpu_levels() {
 #endif
     return levels;
   }();
-  return kLevels;
+  return known;
 }
 
 CpuLevel best_cpu_level() {

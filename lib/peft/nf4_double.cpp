@@ -77,8 +77,8 @@ float AbsmaxSum::mean() const {
 }
 
 const ByteMap& nested_map() {
-  static const ByteMap kMap(dynamic_map(MapSign::kSigned));
-  return kMap;
+  static const ByteMap map(dynamic_map(MapSign::kSigned));
+  return map;
 }
 
 void quantize_absmax(std::span<const float> absmax, float offset, ByteBlocks to) {

@@ -20,7 +20,9 @@ inline std::string nf4_golden(const std::string& name) {
 template <class T>
 std::vector<T> values_of(std::span<const std::byte> bytes) {
   std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  if (!values.empty()) {
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  }
   return values;
 }
 
@@ -36,9 +38,8 @@ std::vector<T> read_values(const io::SafetensorsFile& file, const std::string& n
 
 template <class T>
 std::vector<std::uint8_t> bytes_of(const std::vector<T>& values) {
-  std::vector<std::uint8_t> bytes(values.size() * sizeof(T));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
+  const auto* begin = reinterpret_cast<const std::uint8_t*>(values.data());
+  return {begin, begin + values.size() * sizeof(T)};
 }
 
 struct Quantized {
