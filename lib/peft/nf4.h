@@ -62,7 +62,7 @@ struct QuantizedView {
   std::span<const float> absmax;
 };
 
-// T as above.
+// T as above. Values and absmax are finite (bnb_weight.h sees to that in a file); their products need not be.
 template <class T>
 void dequantize_4bit(const QuantizedView& from, std::span<T> to, CpuLevel level = best_cpu_level());
 

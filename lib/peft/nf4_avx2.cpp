@@ -10,7 +10,10 @@ namespace {
 struct Float32 {
   static constexpr int kBytes = 4;
   static __m256 load(const char* from) { return _mm256_loadu_ps(reinterpret_cast<const float*>(from)); }
-  static void store(char* to, __m256 values) { _mm256_storeu_ps(reinterpret_cast<float*>(to), values); }
+  static void store(char* to, __m256 first, __m256 second) {
+    _mm256_storeu_ps(reinterpret_cast<float*>(to), first);
+    _mm256_storeu_ps(reinterpret_cast<float*>(to) + 8, second);
+  }
 };
 
 struct BFloat16 {
@@ -19,15 +22,15 @@ struct BFloat16 {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
   }
-  static void store(char* to, __m256 values) {
+  static void store(char* to, __m256 first, __m256 second) {
+    const __m256i halves = _mm256_packus_epi32(rounded(first), rounded(second));
+    // Packing works in the two halves of a register.
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(halves, 0xd8));
+  }
+  static __m256i rounded(__m256 values) {
     const __m256i bits = _mm256_castps_si256(values);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
-    const __m256i halves = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
-    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(halves, halves), 0x08);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(packed));
+    return _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
   }
 };
 
@@ -36,9 +39,12 @@ struct Float16 {
   static __m256 load(const char* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-  static void store(char* to, __m256 values) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                     _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  static void store(char* to, __m256 first, __m256 second) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), rounded(first));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to) + 1, rounded(second));
+  }
+  static __m128i rounded(__m256 values) {
+    return _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
 };
 
@@ -116,23 +122,32 @@ std::int64_t quantize(QuantizeTable table, Blocks blocks, const void* values, st
   return blocks.count;
 }
 
+// What 8 codes stand for.
+struct Lookup {
+  __m256 lower;
+  __m256 upper;
+  __m256i shifts = _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24);
+
+  explicit Lookup(const float* values) : lower(_mm256_loadu_ps(values)), upper(_mm256_loadu_ps(values + 8)) {}
+
+  // The permutation looks at 3 bits of a code; the fourth, moved to the sign, chooses the table.
+  __m256 values(const std::uint8_t* packed) const {
+    int word = 0;
+    __builtin_memcpy(&word, packed, sizeof word);
+    const __m256i codes = _mm256_srlv_epi32(_mm256_set1_epi32(word), shifts);
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(lower, codes), _mm256_permutevar8x32_ps(upper, codes),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28)));
+  }
+};
+
 template <class T>
 void dequantize(const float* values, Blocks blocks, const std::uint8_t* packed, const float* absmax, void* to) {
-  const __m256 lower = _mm256_loadu_ps(values);
-  const __m256 upper = _mm256_loadu_ps(values + 8);
-  const __m256i shifts = _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24);
+  const Lookup lookup(values);
   char* out = static_cast<char*>(to);
   for (std::int64_t b = 0; b < blocks.count; ++b) {
     const __m256 scale = _mm256_set1_ps(absmax[b]);
-    for (std::int64_t i = 0; i < blocks.size; i += 8, packed += 4, out += 8 * T::kBytes) {
-      int word = 0;
-      __builtin_memcpy(&word, packed, sizeof word);
-      // The permutation looks at 3 bits of a code; the fourth, moved to the sign, chooses the table.
-      const __m256i codes = _mm256_srlv_epi32(_mm256_set1_epi32(word), shifts);
-      const __m256 chosen =
-          _mm256_blendv_ps(_mm256_permutevar8x32_ps(lower, codes), _mm256_permutevar8x32_ps(upper, codes),
-                           _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28)));
-      T::store(out, _mm256_mul_ps(chosen, scale));
+    for (std::int64_t i = 0; i < blocks.size; i += 16, packed += 8, out += 16 * T::kBytes) {
+      T::store(out, _mm256_mul_ps(lookup.values(packed), scale), _mm256_mul_ps(lookup.values(packed + 4), scale));
     }
   }
 }

@@ -29,7 +29,7 @@ struct DeviceQuantizedView {
   const float* absmax;
 };
 
-// `to` is aligned to two elements. A result that is no number may have other bits than on the CPU.
+// `to` is aligned to two elements.
 template <class T>
 void dequantize_4bit_cuda(const DeviceQuantizedView& from, T* to, std::int64_t count, CUstream_st* stream);
 
