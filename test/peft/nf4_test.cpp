@@ -15,7 +15,8 @@ using test::Quantized;
 
 const char* const kCases[] = {"groups_bf16",     "outliers_fp32",      "odd_7x27_fp32", "short_5x50_fp32",
                               "zeros_3x50_fp32", "fp16_blocks_of_128", "storage_bf16",  "storage_fp32",
-                              "edges_nf4",       "edges_fp4",          "randn_fp4",     "odd_fp4"};
+                              "edges_short",     "edges_nf4",          "edges_fp4",     "randn_fp4",
+                              "odd_fp4"};
 
 template <class T>
 void check_case(const io::SafetensorsFile& file, const FourBitFormat& format, CpuLevel level) {

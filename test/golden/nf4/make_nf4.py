@@ -79,6 +79,19 @@ def edge_values(quant_type):
     return torch.stack([block, block * 0.37])
 
 
+def short_edges():
+    """One short block of values where division by its magnitude and multiplication with the reciprocal differ."""
+    codes = F.get_4bit_type("nf4", device="cpu")
+    middle = (codes[:-1] + codes[1:]) / 2
+    while True:
+        absmax = randn(1).abs()
+        values = (middle * absmax).repeat(3)
+        values[15:30] = torch.nextafter(values[15:30], torch.full((15,), 9.0))
+        values[30:] = torch.nextafter(values[30:], torch.full((15,), -9.0))
+        if (torch.bucketize(values / absmax, middle) != torch.bucketize(values * (1 / absmax), middle)).sum() > 3:
+            return torch.cat([absmax, values])
+
+
 def write_cases(out):
     grouped = randn(161, 120) * 0.05  # 302 blocks, the last one short: two groups of double quantization
     grouped[3] = 0
@@ -100,6 +113,7 @@ def write_cases(out):
     write_case(out, "fp16_blocks_of_128", (randn(64, 48) * 0.05).to(torch.float16), blocksize=128)
     write_case(out, "storage_bf16", (randn(64, 48) * 0.05).to(torch.bfloat16), storage=torch.bfloat16)
     write_case(out, "storage_fp32", (randn(64, 48) * 0.05).to(torch.bfloat16), storage=torch.float32)
+    write_case(out, "edges_short", short_edges())
     write_case(out, "edges_nf4", edge_values("nf4"))
     write_case(out, "edges_fp4", edge_values("fp4"), quant_type="fp4")
     write_case(out, "randn_fp4", randn(64, 48) * 0.05, quant_type="fp4")
