@@ -149,12 +149,14 @@ void write_module(const model::ModuleSpec& module, const fs::path& directory) {
     }
     write_json(folder / "config.json", config);
   } else if (module.kind == ModuleKind::kDense) {
-    const bool is_tanh = module.dense.activation == model::DenseActivation::kTanh;
-    write_json(folder / "config.json", {{"in_features", module.dense.in_features},
-                                        {"out_features", module.dense.out_features},
-                                        {"bias", module.dense.has_bias},
-                                        {"activation_function", is_tanh ? "torch.nn.modules.activation.Tanh"
-                                                                        : "torch.nn.modules.linear.Identity"}});
+    Ordered config = {{"in_features", module.dense.in_features},
+                      {"out_features", module.dense.out_features},
+                      {"bias", module.dense.has_bias},
+                      {"activation_function", model::dense_activation_class(module.dense.activation)}};
+    if (module.dense.use_residual) {
+      config["use_residual"] = true;  // older readers do not know the key
+    }
+    write_json(folder / "config.json", config);
   }
 }
 

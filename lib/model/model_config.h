@@ -13,7 +13,7 @@ namespace stft::model {
 enum class PoolingMode { kCls, kMean, kMax, kMeanSqrtLenTokens, kWeightedMean, kLastToken };
 
 // Activation of a Dense module; the names of torch.nn.
-enum class DenseActivation { kTanh, kIdentity };
+enum class DenseActivation { kTanh, kIdentity, kGelu, kRelu, kSilu, kSigmoid };
 
 // Vector similarity used by evaluators (sentence-transformers SimilarityFunction).
 enum class Similarity { kCosine, kDot, kEuclidean, kManhattan };

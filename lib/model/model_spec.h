@@ -20,6 +20,7 @@ struct DenseSpec {
   int64_t out_features = 0;
   bool has_bias = true;
   DenseActivation activation = DenseActivation::kTanh;
+  bool use_residual = false;             // the input is added, through a projection where the widths differ
   std::optional<uint64_t> initial_seed;  // set: not in the directory, initialised from this seed
 
   bool operator==(const DenseSpec&) const = default;
@@ -81,6 +82,7 @@ inline constexpr const char* kTableSizesFile = "static_embedding.json";
 
 // Names of sentence-transformers.
 std::string pooling_mode_name(PoolingMode mode);
+std::string dense_activation_class(DenseActivation activation);  // "torch.nn.modules.activation.Tanh"
 std::string similarity_name(Similarity similarity);
 
 }  // namespace stft::model

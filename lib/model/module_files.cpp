@@ -4,6 +4,7 @@
 
 #include <array>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "io/safetensors.h"
@@ -27,6 +28,15 @@ constexpr std::array<PoolingName, 6> kPoolingNames = {{
     {PoolingMode::kMeanSqrtLenTokens, "mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens"},
     {PoolingMode::kWeightedMean, "weightedmean", "pooling_mode_weightedmean_tokens"},
     {PoolingMode::kLastToken, "lasttoken", "pooling_mode_lasttoken"},
+}};
+
+constexpr std::array<std::pair<DenseActivation, const char*>, 6> kActivationClasses = {{
+    {DenseActivation::kTanh, "torch.nn.modules.activation.Tanh"},
+    {DenseActivation::kIdentity, "torch.nn.modules.linear.Identity"},
+    {DenseActivation::kGelu, "torch.nn.modules.activation.GELU"},
+    {DenseActivation::kRelu, "torch.nn.modules.activation.ReLU"},
+    {DenseActivation::kSilu, "torch.nn.modules.activation.SiLU"},
+    {DenseActivation::kSigmoid, "torch.nn.modules.activation.Sigmoid"},
 }};
 
 PoolingMode pooling_from_name(const std::string& name, const std::string& origin) {
@@ -78,14 +88,15 @@ ModuleSpec read_pooling(const std::string& directory, const std::string& path) {
 }
 
 DenseActivation read_activation(const std::string& name, const std::string& origin) {
-  if (name == "torch.nn.modules.activation.Tanh") {
-    return DenseActivation::kTanh;
-  }
-  if (name == "torch.nn.modules.linear.Identity") {
-    return DenseActivation::kIdentity;
+  std::string available;
+  for (const auto& [activation, known] : kActivationClasses) {
+    if (name == known) {
+      return activation;
+    }
+    available += (available.empty() ? "" : ", ") + std::string(known);
   }
   throw UserError(
-      fmt::format("{}: activation_function '{}' is not available yet (Tanh and Identity are)", origin, name));
+      fmt::format("{}: activation_function '{}' is not available yet (available: {})", origin, name, available));
 }
 
 ModuleSpec read_dense(const std::string& directory, const std::string& path) {
@@ -102,9 +113,7 @@ ModuleSpec read_dense(const std::string& directory, const std::string& path) {
   module.dense.has_bias = io::optional_bool(config, "bias", file).value_or(true);
   module.dense.activation = read_activation(
       io::optional_string(config, "activation_function", file).value_or("torch.nn.modules.activation.Tanh"), file);
-  if (io::optional_bool(config, "use_residual", file).value_or(false)) {
-    throw UserError(file + ": use_residual true is not available yet");
-  }
+  module.dense.use_residual = io::optional_bool(config, "use_residual", file).value_or(false);
   return module;
 }
 
@@ -159,6 +168,15 @@ std::string pooling_mode_name(PoolingMode mode) {
     }
   }
   throw_internal("known pooling mode", "");
+}
+
+std::string dense_activation_class(DenseActivation activation) {
+  for (const auto& [known, name] : kActivationClasses) {
+    if (known == activation) {
+      return name;
+    }
+  }
+  throw_internal("known activation", "");
 }
 
 Json read_modules(const std::string& file) {

@@ -6,11 +6,33 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "model/families.h"
 #include "model/pooling.h"
 #include "model/run_block.h"
 
 namespace stft::model {
+namespace {
+
+at::Tensor apply_activation(DenseActivation activation, const at::Tensor& input) {
+  switch (activation) {
+    case DenseActivation::kTanh:
+      return at::tanh(input);
+    case DenseActivation::kIdentity:
+      return input;
+    case DenseActivation::kGelu:
+      return at::gelu(input);
+    case DenseActivation::kRelu:
+      return at::relu(input);
+    case DenseActivation::kSilu:
+      return at::silu(input);
+    case DenseActivation::kSigmoid:
+      return at::sigmoid(input);
+  }
+  throw_internal("known activation", "");
+}
+
+}  // namespace
 
 SentenceModel::SentenceModel(ModelSpec spec) : spec_(std::move(spec)) {
   const bool is_static = spec_.modules.front().kind == ModuleKind::kStaticEmbedding;
@@ -47,6 +69,10 @@ void SentenceModel::add_dense(const ModuleSpec& module, int64_t index) {
   if (module.dense.has_bias) {
     dense.bias = add("linear.bias", {module.dense.out_features}, false);
   }
+  dense.use_residual = module.dense.use_residual;
+  if (dense.use_residual && module.dense.in_features != module.dense.out_features) {
+    dense.residual = add("residual.weight", {module.dense.out_features, module.dense.in_features}, true);
+  }
   dense_.push_back(dense);
 }
 
@@ -59,8 +85,13 @@ at::Tensor SentenceModel::apply_dense(const DenseModule& dense, at::Tensor vecto
   return run_block(context, {dense.block}, std::move(vectors_ND), [&](const at::Tensor& input_ND) {
     const at::Tensor& weight = value(*dense.weight);
     const auto bias = dense.bias != nullptr ? std::optional<at::Tensor>(value(*dense.bias)) : std::nullopt;
-    const auto output_ND = at::linear(input_ND.to(weight.scalar_type()), weight, bias).to(at::kFloat);
-    return dense.activation == DenseActivation::kTanh ? at::tanh(output_ND) : output_ND;
+    const auto narrowed_ND = input_ND.to(weight.scalar_type());
+    const auto output_ND = apply_activation(dense.activation, at::linear(narrowed_ND, weight, bias).to(at::kFloat));
+    if (!dense.use_residual) {
+      return output_ND;
+    }
+    return output_ND +
+           (dense.residual == nullptr ? input_ND : at::linear(narrowed_ND, value(*dense.residual)).to(at::kFloat));
   });
 }
 

@@ -35,7 +35,9 @@ class SentenceModel {
  private:
   struct DenseModule {
     const Parameter* weight = nullptr;
-    const Parameter* bias = nullptr;  // null: none
+    const Parameter* bias = nullptr;      // null: none
+    const Parameter* residual = nullptr;  // null: none
+    bool use_residual = false;
     DenseActivation activation = DenseActivation::kTanh;
     int64_t block = 0;
   };

@@ -27,8 +27,10 @@ inline constexpr Choice<model::PoolingMode> kPoolingModes[] = {
     {"mean_sqrt_len_tokens", model::PoolingMode::kMeanSqrtLenTokens},
     {"weightedmean", model::PoolingMode::kWeightedMean},
     {"lasttoken", model::PoolingMode::kLastToken}};
-inline constexpr Choice<model::DenseActivation> kActivations[] = {{"Tanh", model::DenseActivation::kTanh},
-                                                                  {"Identity", model::DenseActivation::kIdentity}};
+inline constexpr Choice<model::DenseActivation> kActivations[] = {
+    {"Tanh", model::DenseActivation::kTanh}, {"Identity", model::DenseActivation::kIdentity},
+    {"GELU", model::DenseActivation::kGelu}, {"ReLU", model::DenseActivation::kRelu},
+    {"SiLU", model::DenseActivation::kSilu}, {"Sigmoid", model::DenseActivation::kSigmoid}};
 inline constexpr Choice<model::Similarity> kSimilarities[] = {{"cosine", model::Similarity::kCosine},
                                                               {"dot", model::Similarity::kDot},
                                                               {"euclidean", model::Similarity::kEuclidean},
