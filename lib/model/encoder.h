@@ -12,6 +12,7 @@
 #include "io/json.h"
 #include "model/block_hooks.h"
 #include "model/parameter.h"
+#include "model/projection.h"
 #include "model/token_batch.h"
 
 namespace stft::model {
@@ -41,11 +42,12 @@ class Encoder {
   virtual std::string tied_weight() const { return {}; }
 };
 
-// What an encoder is built into: its parameters (leaves undefined) and its blocks are appended, and it keeps references
-// to the parameters.
+// What an encoder is built into: its parameters (leaves undefined), blocks and projections are appended, and it keeps
+// references to the parameters and projections.
 struct EncoderParts {
   ParameterTable& parameters;
   std::vector<Block>& blocks;
+  ProjectionTable& projections;
 };
 
 struct EncoderInput {

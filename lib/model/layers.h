@@ -20,10 +20,22 @@ struct Embedding {
   at::Tensor operator()(const at::Tensor& row_T) const;
 };
 
+// The forward pass that a projection takes part in: whose tokens its input holds, and the layer's number, which keys
+// the dropout of adapters (0: the embeddings).
+struct LayerPass {
+  const TokenBatch& batch;
+  const ForwardContext& context;
+  uint32_t layer = 0;
+};
+
 struct Linear {
-  const Parameter* weight = nullptr;
-  const Parameter* bias = nullptr;  // null: none
-  at::Tensor operator()(const at::Tensor& input) const;
+  const Projection* projection = nullptr;  // null: the family has none here
+
+  bool exists() const { return projection != nullptr; }
+  // `input` [T, in] in the batch's layout.
+  at::Tensor operator()(const at::Tensor& input, const LayerPass& pass) const;
+  // The same for rows that are no tokens of texts, which adapters do not drop.
+  at::Tensor without_dropout(const at::Tensor& input) const;
 };
 
 // Ba et al., "Layer Normalization", 2016.
@@ -52,19 +64,22 @@ at::Tensor activate(Activation activation, const at::Tensor& input);
 struct GatedMlp {
   Linear gate, up, down;
   Activation activation = Activation::kSilu;
-  at::Tensor operator()(const at::Tensor& input) const;
+  at::Tensor operator()(const at::Tensor& input, const LayerPass& pass) const;
 };
 
 // Where dropout of token vectors happens.
 struct DropoutSite {
   uint32_t layer = 0;  // 0: the embeddings
-  uint32_t site = 1;   // from 1 on; 0 is the attention's
+  uint32_t site = 1;   // from 1 on; 0 is the attention's; from kFirstBranchSite on the adapters'
   double probability = 0.0;
 };
 
 // `input` [T, D] with the context's dropout, if any.
 at::Tensor drop_tokens(const at::Tensor& input_TD, const TokenBatch& batch, const ForwardContext& context,
                        const DropoutSite& site);
+
+// Sites below are the families' own.
+inline constexpr uint32_t kFirstBranchSite = 4;
 
 // Adds parameters to the table and to the block that is being filled.
 class BlockBuilder {
@@ -80,6 +95,7 @@ class BlockBuilder {
 
  private:
   EncoderParts parts_;
+  uint32_t projections_in_block_ = 0;
 };
 
 }  // namespace stft::model

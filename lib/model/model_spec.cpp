@@ -297,10 +297,16 @@ const ModuleSpec* ModelSpec::find(ModuleKind kind) const {
   return nullptr;
 }
 
-ModelSpec read_model_spec(const std::string& directory) {
+std::string files_directory(const std::string& directory, const std::string& base) {
+  return base.empty() || exists(join(directory, "modules.json")) ? directory : base;
+}
+
+ModelSpec read_model_spec(const std::string& given, const std::string& base) {
   ModelSpec spec;
-  spec.directory = directory;
-  const std::string config_file = join(directory, "config.json");
+  spec.directory = files_directory(given, base);
+  spec.base = base.empty() ? given : base;
+  const std::string& directory = spec.directory;
+  const std::string config_file = join(spec.base, "config.json");
   spec.config = io::read_json_file(config_file);
   const std::string modules_file = join(directory, "modules.json");
   if (exists(modules_file)) {

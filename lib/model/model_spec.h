@@ -38,6 +38,7 @@ struct ModuleSpec {
 
 struct ModelSpec {
   std::string directory;
+  std::string base;                            // where config.json and the transformer's weights are; else `directory`
   io::Json config;                             // config.json
   std::vector<ModuleSpec> modules;             // the transformer first, then a pooling, then the rest
   std::optional<int64_t> max_seq_length;       // sentence_bert_config.json
@@ -51,9 +52,13 @@ struct ModelSpec {
   const ModuleSpec* find(ModuleKind kind) const;  // the first of its kind
 };
 
-// Reads the directory. UserError when a file is missing or malformed, or a module, pooling mode or family is not
-// available.
-ModelSpec read_model_spec(const std::string& directory);
+// Reads the directory. `base`, unless empty, is the model that the directory's adapter belongs to: config.json and the
+// transformer's weights are there, and all the rest too when the directory has no modules.json. UserError when a file
+// is missing or malformed, or a module, pooling mode or family is not available.
+ModelSpec read_model_spec(const std::string& directory, const std::string& base = "");
+
+// Where such a model's other files are, the tokenizer's among them.
+std::string files_directory(const std::string& directory, const std::string& base);
 
 // The spec with the recipe's changes: causal, pooling, include_prompt, normalize, dense, dropout, prompts,
 // max_seq_length, similarity. A new Dense is initialised from `seed`.

@@ -150,7 +150,7 @@ class PostNormEncoder final : public Encoder {
 
   at::Tensor finish_embedding(const at::Tensor& sum_TD, const Shared& shared, const ForwardContext& context) const {
     const auto dropped_TD = drop_tokens(embedding_norm_(sum_TD), shared.batch, context, {0, 1, config_.hidden_dropout});
-    return embedding_projection_.weight != nullptr ? embedding_projection_(dropped_TD) : dropped_TD;
+    return embedding_projection_.exists() ? embedding_projection_(dropped_TD, {shared.batch, context, 0}) : dropped_TD;
   }
 
   at::Tensor forward_attention(const Layer& layer, const at::Tensor& input_TD, const Shared& shared,
@@ -160,13 +160,15 @@ class PostNormEncoder final : public Encoder {
     plan.layer = number;
     plan.dropout = config_.attention_dropout;
     plan.bias = shared.bias;
-    auto query_TD = layer.query(input_TD);
-    auto key_TD = layer.key(input_TD);
+    const LayerPass pass{shared.batch, context, number};
+    auto query_TD = layer.query(input_TD, pass);
+    auto key_TD = layer.key(input_TD, pass);
     if (shared.angles) {
       query_TD = rotate(query_TD, *shared.angles);
       key_TD = rotate(key_TD, *shared.angles);
     }
-    return layer.attention_output(attend(query_TD, key_TD, layer.value(input_TD), shared.batch, context, plan));
+    return layer.attention_output(attend(query_TD, key_TD, layer.value(input_TD, pass), shared.batch, context, plan),
+                                  pass);
   }
 
   at::Tensor forward_layer(const Layer& layer, const at::Tensor& input_TD, const Shared& shared,
@@ -176,10 +178,13 @@ class PostNormEncoder final : public Encoder {
       attended_TD = drop_tokens(attended_TD, shared.batch, context, {number, 1, config_.hidden_dropout});
     }
     const auto middle_TD = layer.attention_norm(attended_TD + input_TD);
-    const auto inner_TD = layer.gate.weight == nullptr
-                              ? activate(config_.activation, layer.intermediate(middle_TD))
-                              : activate(config_.activation, layer.gate(middle_TD)) * layer.intermediate(middle_TD);
-    auto output_TD = layer.output(inner_TD);
+    const LayerPass pass{shared.batch, context, number};
+    auto inner_TD =
+        activate(config_.activation, (layer.gate.exists() ? layer.gate : layer.intermediate)(middle_TD, pass));
+    if (layer.gate.exists()) {
+      inner_TD = inner_TD * layer.intermediate(middle_TD, pass);
+    }
+    auto output_TD = layer.output(inner_TD, pass);
     if (config_.drops_output) {
       output_TD = drop_tokens(output_TD, shared.batch, context, {number, 2, config_.hidden_dropout});
     }

@@ -12,7 +12,8 @@
 namespace stft::model {
 
 SentenceModel::SentenceModel(ModelSpec spec) : spec_(std::move(spec)) {
-  encoder_ = build_encoder({spec_.config, spec_.directory + "/config.json", spec_.dropout, {parameters_, blocks_}});
+  encoder_ = build_encoder(
+      {spec_.config, spec_.directory + "/config.json", spec_.dropout, {parameters_, blocks_, projections_}});
   for (size_t i = 0; i < spec_.modules.size(); ++i) {
     if (spec_.modules[i].kind == ModuleKind::kDense) {
       add_dense(spec_.modules[i], static_cast<int64_t>(i));

@@ -18,8 +18,8 @@ struct LoadedModel {
   std::unique_ptr<model::SentenceModel> model;
 };
 
-// UserError for what the directory lacks; the errors of read_model_spec, Tokenizer::load, PretrainedWeights::open and
-// check_tokenizer_fits.
-LoadedModel load_model(const std::string& directory);
+// `base`: the base model of an adapter's directory. UserError for what the directory lacks; the errors of
+// read_model_spec, Tokenizer::load, PretrainedWeights::open and check_tokenizer_fits.
+LoadedModel load_model(const std::string& directory, const std::string& base = "");
 
 }  // namespace stft::train
