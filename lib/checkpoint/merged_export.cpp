@@ -164,12 +164,10 @@ void export_merged(const StoredModel& stored, const ExportOptions& options) {
       set_config_dtype(temporary, *dtype);
     }
   });
-  write_weights(
-      plan, options.precision,
-      [&](const PlannedFile& file, const PlannedTensor& tensor) {
-        return file.module == 0 ? merger.tensor(file, tensor) : of_modules(file, tensor);
-      },
-      temporary, attempt);
+  const auto tensors = [&](const PlannedFile& file, const PlannedTensor& tensor) {
+    return file.module == 0 ? merger.tensor(file, tensor) : of_modules(file, tensor);
+  };
+  attempt.run([&] { write_weights(plan, options.precision, tensors, temporary, attempt); });
   attempt.run([&] {
     if (!merger.has_changed()) {
       throw UserError("--merge-lora: the adapter of '" + stored.directory() +

@@ -86,6 +86,14 @@ void StoredModel::open_sources() {
   if (is_adapter_) {
     sources_[0] = std::move(open_adapter(directory_).tensors);
   }
+  if (is_adapter_ && manifest_) {
+    for (const PlannedFile& file : manifest_->weights) {
+      if (file.module != 0) {
+        sources_[file.module] = open_safetensors((fs::path(directory_) / file.path).parent_path().string());
+      }
+    }
+    return;
+  }
   for (size_t i = is_adapter_ ? 1 : 0; spec_ && i < spec_->modules.size(); ++i) {
     if (has_weights(spec_->modules[i])) {
       sources_[static_cast<int64_t>(i)] =

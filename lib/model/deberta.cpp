@@ -157,11 +157,11 @@ class Deberta final : public Encoder {
     BlockBuilder builder(parts);
     const int64_t hidden = config.hidden_size;
     builder.begin_block("embeddings", false);
-    word_ = {builder.add("embeddings.word_embeddings.weight", {config.vocab_size, config.embedding_size}, true),
-             config.padding_token};
+    word_ =
+        builder.embedding("embeddings.word_embeddings", config.vocab_size, config.embedding_size, config.padding_token);
     if (config.has_absolute_positions) {
-      position_.table =
-          builder.add("embeddings.position_embeddings.weight", {config.max_positions, config.embedding_size}, true);
+      position_ = builder.embedding("embeddings.position_embeddings", config.max_positions, config.embedding_size,
+                                    std::nullopt);
     }
     if (config.type_vocab_size > 0) {
       token_type_ =
@@ -237,7 +237,7 @@ class Deberta final : public Encoder {
 
   at::Tensor embed(const TokenBatch& batch) const {
     auto sum_TD = word_(batch.token_ids_T);
-    if (position_.table != nullptr) {
+    if (position_.exists()) {
       sum_TD = sum_TD + position_(batch.position_T);
     }
     return token_type_ != nullptr ? sum_TD + value(*token_type_).select(0, 0) : sum_TD;

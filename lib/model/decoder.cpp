@@ -35,8 +35,7 @@ class Decoder final : public Encoder {
   Decoder(DecoderConfig config, EncoderParts parts) : config_(std::move(config)), parts_(parts) {
     BlockBuilder builder(parts);
     builder.begin_block("embed_tokens", false);
-    tokens_.table = builder.add("embed_tokens.weight", {config_.vocab_size, config_.hidden_size}, true);
-    tokens_.padding = config_.padding_token;
+    tokens_ = builder.embedding("embed_tokens", config_.vocab_size, config_.hidden_size, config_.padding_token);
     for (size_t i = 0; i < config_.attention.size(); ++i) {
       const std::string name = fmt::format("layers.{}", i);
       builder.begin_block(name, true);

@@ -15,6 +15,11 @@ std::optional<at::Tensor> optional_value(const Parameter* parameter) {
   return parameter != nullptr ? std::optional<at::Tensor>(value(*parameter)) : std::nullopt;
 }
 
+// What a projection computes with: the one place that reads its weight.
+const at::Tensor& base_weight(const Projection& projection) {
+  return value(*projection.weight);
+}
+
 // m / n of DoRA, [out] in fp32; the gradient goes to m only.
 at::Tensor magnitude_ratio(const at::Tensor& weight, const LowRankBranch& branch) {
   at::Tensor norm;
@@ -28,7 +33,7 @@ at::Tensor magnitude_ratio(const at::Tensor& weight, const LowRankBranch& branch
 
 // `dropped`: the branch's input, when it is another than the projection's.
 at::Tensor project(const Projection& projection, const at::Tensor& input, const std::optional<at::Tensor>& dropped) {
-  const at::Tensor& weight = value(*projection.weight);
+  const at::Tensor& weight = base_weight(projection);
   if (!projection.branch) {
     return at::linear(input, weight, optional_value(projection.bias));
   }
@@ -51,7 +56,13 @@ at::Tensor project(const Projection& projection, const at::Tensor& input, const 
 }  // namespace
 
 at::Tensor Embedding::operator()(const at::Tensor& row_T) const {
-  return at::embedding(value(*table), row_T, padding.value_or(-1));
+  const auto plain = at::embedding(value(*table->weight), row_T, padding.value_or(-1));
+  if (!table->branch) {
+    return plain;
+  }
+  const LowRankBranch& branch = *table->branch;
+  const auto low_TR = at::embedding(value(*branch.down).t(), row_T, padding.value_or(-1));
+  return plain + at::linear(low_TR, value(*branch.up)) * branch.scale;
 }
 
 at::Tensor Linear::operator()(const at::Tensor& input, const LayerPass& pass) const {
@@ -156,6 +167,19 @@ Linear BlockBuilder::linear(const std::string& name, int64_t in, int64_t out, bo
   STFT_CHECK(projection.dropout_site < kSites, "a block has no more projections than dropout sites");
   parts_.projections.push_back(std::move(projection));
   return {&parts_.projections.back()};
+}
+
+Embedding BlockBuilder::embedding(const std::string& name, int64_t rows, int64_t width,
+                                  std::optional<int64_t> padding) {
+  Projection table;
+  table.name = name;
+  table.block = static_cast<int64_t>(parts_.blocks.size()) - 1;
+  table.in = rows;
+  table.out = width;
+  table.is_table = true;
+  table.weight = add(name + ".weight", {rows, width}, true);
+  parts_.projections.push_back(std::move(table));
+  return {&parts_.projections.back(), padding};
 }
 
 LayerNorm BlockBuilder::layer_norm(const std::string& name, int64_t width, double eps, bool has_bias) {

@@ -15,8 +15,9 @@ namespace stft::model {
 
 // Rows of a table of tokens or positions.
 struct Embedding {
-  const Parameter* table = nullptr;
+  const Projection* table = nullptr;              // null: the family has none here
   std::optional<int64_t> padding = std::nullopt;  // the row that gets no gradient
+  bool exists() const { return table != nullptr; }
   at::Tensor operator()(const at::Tensor& row_T) const;
 };
 
@@ -90,6 +91,8 @@ class BlockBuilder {
   const Parameter* add(std::string name, std::vector<int64_t> shape, bool has_weight_decay);
   // `name`.weight [out, in] and, if asked for, `name`.bias.
   Linear linear(const std::string& name, int64_t in, int64_t out, bool has_bias = true);
+  // `name`.weight [rows, width].
+  Embedding embedding(const std::string& name, int64_t rows, int64_t width, std::optional<int64_t> padding);
   LayerNorm layer_norm(const std::string& name, int64_t width, double eps, bool has_bias = true);
   RmsNorm rms_norm(const std::string& name, int64_t width, double eps, bool adds_one = false);
 

@@ -82,8 +82,8 @@ class ModernBert final : public Encoder {
   ModernBert(Config config, EncoderParts parts) : config_(std::move(config)), parts_(parts) {
     BlockBuilder builder(parts);
     builder.begin_block("embeddings", false);
-    tokens_.table = builder.add("embeddings.tok_embeddings.weight", {config_.vocab_size, config_.hidden_size}, true);
-    tokens_.padding = config_.padding_token;
+    tokens_ =
+        builder.embedding("embeddings.tok_embeddings", config_.vocab_size, config_.hidden_size, config_.padding_token);
     for (size_t i = 0; i < config_.is_local.size(); ++i) {
       const std::string name = fmt::format("layers.{}", i);
       builder.begin_block(name, true);

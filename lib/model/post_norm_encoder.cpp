@@ -57,10 +57,10 @@ class PostNormEncoder final : public Encoder {
     BlockBuilder builder(parts);
     const PostNormNames& names = config_.names;
     builder.begin_block("embeddings", false);
-    word_ = {builder.add(names.word, {config_.vocab_size, config_.embedding_size}, true), config_.padding_token};
+    word_ = builder.embedding(names.word, config_.vocab_size, config_.embedding_size, config_.padding_token);
     if (is_given(names.position)) {
-      position_.table = builder.add(names.position, {config_.position_rows, config_.embedding_size}, true);
-      position_.padding = config_.counts_from_padding ? config_.padding_token : std::nullopt;
+      position_ = builder.embedding(names.position, config_.position_rows, config_.embedding_size,
+                                    config_.counts_from_padding ? config_.padding_token : std::nullopt);
     }
     if (is_given(names.token_type)) {
       token_type_ = builder.add(names.token_type, {config_.type_vocab_size, config_.embedding_size}, true);
@@ -132,7 +132,7 @@ class PostNormEncoder final : public Encoder {
 
   at::Tensor embed(const TokenBatch& batch, Shared& shared) const {
     auto sum_TD = word_(batch.token_ids_T);
-    if (position_.table != nullptr) {
+    if (position_.exists()) {
       sum_TD = sum_TD + position_(config_.counts_from_padding ? counted_positions(batch, *config_.padding_token)
                                                               : batch.position_T);
     }

@@ -24,11 +24,14 @@ struct LowRankBranch {
   double dropout = 0.0;  // of the branch's input; used when the context has a dropout plan
 };
 
-// A projection by its place in the model. The families' Linears read it in every forward pass.
+// A projection, or a table of embeddings, by its place in the model. The families' Linears and Embeddings read it in
+// every forward pass. A table projects one-hot rows: its weight is [in, out], where that of others is [out, in]; a
+// branch of it has neither bias, magnitude nor dropout.
 struct Projection {
   std::string name;   // without ".weight"
   int64_t block = 0;  // index into the model's blocks
   int64_t in = 0, out = 0;
+  bool is_table = false;
   const Parameter* weight = nullptr;
   const Parameter* bias = nullptr;  // null: none
   uint32_t dropout_site = 0;        // of a branch, within the layer

@@ -76,7 +76,7 @@ class T5 final : public Encoder {
   T5(const Config& config, EncoderParts parts) : config_(config), parts_(parts) {
     BlockBuilder builder(parts);
     builder.begin_block("shared", false);
-    tokens_.table = builder.add("shared.weight", {config.vocab_size, config.hidden_size}, true);
+    tokens_ = builder.embedding("shared", config.vocab_size, config.hidden_size, std::nullopt);
     relative_bias_ = builder.add("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
                                  {config.relative.buckets, config.heads}, false);
     for (int64_t i = 0; i < config.layers; ++i) {

@@ -36,7 +36,8 @@ void initialise_rows(const model::Parameter& parameter, AdapterTensorKind kind, 
                      InitialRows rows, at::Tensor destination) {
   STFT_CHECK(kind != AdapterTensorKind::kMagnitude, "a magnitude comes from the base");
   STFT_CHECK(destination.scalar_type() == at::kFloat, "adapters are fp32");
-  if (kind != AdapterTensorKind::kDown) {
+  const bool is_table_up = kind == AdapterTensorKind::kTableUp;
+  if (kind != AdapterTensorKind::kDown && !is_table_up) {
     destination.zero_();
     return;
   }
@@ -53,10 +54,11 @@ void initialise_rows(const model::Parameter& parameter, AdapterTensorKind kind, 
                                         static_cast<uint32_t>(hash), static_cast<uint32_t>(hash >> 32)},
                                        key);
     const double a = unit(drawn[0], drawn[1]);
-    if (init == LoraInit::kGaussian) {
+    if (init == LoraInit::kGaussian || is_table_up) {
       // Box and Muller, 1958.
       const double angle = 2 * std::numbers::pi * unit(drawn[2], drawn[3]);
-      values[i] = static_cast<float>(std::sqrt(-2 * std::log(a)) * std::cos(angle) / static_cast<double>(rank));
+      const double deviation = is_table_up ? 1.0 : 1.0 / static_cast<double>(rank);
+      values[i] = static_cast<float>(std::sqrt(-2 * std::log(a)) * std::cos(angle) * deviation);
     } else {
       values[i] = static_cast<float>((2 * a - 1) / std::sqrt(static_cast<double>(in)));
     }

@@ -39,6 +39,16 @@ class Attacher {
     model::LowRankBranch branch;
     branch.scale = scale_of(module, config.use_rslora);
     branch.dropout = config.lora_dropout;
+    if (projection.is_table) {
+      STFT_CHECK(!config.use_dora, "tables have no magnitude");
+      branch.dropout = 0;
+      branch.down = add(projection, "lora_embedding_A", "", {module.r, projection.in}, AdapterTensorKind::kTableDown);
+      branch.up = add(projection, "lora_embedding_B", "", {projection.out, module.r}, AdapterTensorKind::kTableUp);
+      // B is read in the backward pass, where a table by itself is not.
+      model_.blocks()[static_cast<size_t>(projection.block)].is_read_by_backward = true;
+      projection.branch = branch;
+      return;
+    }
     branch.down = add(projection, "lora_A", ".weight", {module.r, projection.in}, AdapterTensorKind::kDown);
     branch.up = add(projection, "lora_B", ".weight", {projection.out, module.r}, AdapterTensorKind::kUp);
     if (config.lora_bias) {
@@ -113,17 +123,34 @@ void check_modules_to_save(const model::SentenceModel& model, const AdapterConfi
   }
 }
 
+// UserError for what a table of embeddings cannot have.
+void check_tables(const model::SentenceModel& model, const std::vector<Target>& targets, const AdapterConfig& config) {
+  for (const model::Projection& projection : model.projections()) {
+    const bool is_target = std::any_of(targets.begin(), targets.end(),
+                                       [&](const Target& target) { return target.name == projection.name; });
+    if (is_target && projection.is_table && config.use_dora) {
+      throw UserError(
+          fmt::format("adapter.use_dora: is not available yet for '{}', a table of embeddings", projection.name));
+    }
+  }
+}
+
 }  // namespace
+
+ModuleNames module_names(const model::SentenceModel& model) {
+  ModuleNames names;
+  for (const model::Projection& projection : model.projections()) {
+    (projection.is_table ? names.tables : names.linear).push_back(projection.name);
+  }
+  return names;
+}
 
 Adapter attach_lora(model::SentenceModel& model, AdapterConfig config) {
   check_modules_to_save(model, config);
-  std::vector<std::string> names;
-  for (const model::Projection& projection : model.projections()) {
-    names.push_back(projection.name);
-  }
   const std::string model_type = io::optional_string(model.spec().config, "model_type", "config.json").value_or("");
-  TargetChoice choice = choose_targets(names, config, model_type, "adapter.target_modules");
+  TargetChoice choice = choose_targets(module_names(model), config, model_type, "adapter.target_modules");
   const std::vector<Target> targets = choice.targets;
+  check_tables(model, targets, config);
   Adapter adapter = Attacher(model, config).attach(std::move(choice.targets));
   adapter.unmatched = std::move(choice.unmatched);
   freeze(model, adapter, [&](const std::string& name) {

@@ -13,7 +13,7 @@
 
 namespace stft::peft {
 
-enum class AdapterTensorKind { kDown, kUp, kUpBias, kMagnitude };
+enum class AdapterTensorKind { kDown, kUp, kUpBias, kMagnitude, kTableDown, kTableUp };
 
 // A parameter that an adapter adds, named as in the state dict of a model with an adapter "default".
 struct AdapterTensor {
@@ -42,6 +42,9 @@ Adapter attach_lora(model::SentenceModel& model, AdapterConfig config);
 // The same with given modules, for an adapter from a file. `replaced`: names of base parameters that it brings along.
 Adapter attach_modules(model::SentenceModel& model, AdapterConfig config, std::vector<Target> modules,
                        const std::vector<std::string>& replaced);
+
+// What of the model can be targeted.
+ModuleNames module_names(const model::SentenceModel& model);
 
 // Of every parameter of the model, and of those that are trained.
 struct ParameterCounts {

@@ -148,6 +148,10 @@ StoredAdapter describe_adapter(AdapterFileConfig file, const TensorShapes& shape
   }
   for (const auto& [name, module] : result.modules) {
     describer.check_shapes(name, module);
+    if (module.is_embedding && result.file.config.use_dora) {
+      throw UserError(
+          fmt::format("{}: use_dora is not available yet for '{}', a table of embeddings", result.file.path, name));
+    }
     if (result.file.config.use_dora != !module.magnitude.empty() && !module.is_embedding) {
       throw UserError(fmt::format("{}: the module '{}' has {} lora_magnitude_vector, but {} says use_dora {}",
                                   weights_path, name, module.magnitude.empty() ? "no" : "a", result.file.path,
@@ -175,13 +179,12 @@ Adapter attach_stored(model::SentenceModel& model, const StoredAdapter& stored,
     }
     const std::string projection = own->substr(0, own->size() - std::string_view(".weight").size());
     const auto& table = model.projections();
-    const bool is_projection = std::any_of(
-        table.begin(), table.end(), [&](const model::Projection& candidate) { return candidate.name == projection; });
-    if (module.is_embedding || !is_projection) {
-      throw UserError(
-          fmt::format("{}: the adapter of '{}', a table of embeddings, is not available yet except for "
-                      "export --merge-lora",
-                      stored.weights_path, name));
+    const bool is_fit = std::any_of(table.begin(), table.end(), [&](const model::Projection& candidate) {
+      return candidate.name == projection && candidate.is_table == module.is_embedding;
+    });
+    if (!is_fit) {
+      throw UserError(fmt::format("{}: the adapter of '{}' is not available yet for this kind of module",
+                                  stored.weights_path, name));
     }
     Target target = module.target;
     target.name = projection;
@@ -208,9 +211,11 @@ Adapter attach_stored(model::SentenceModel& model, const StoredAdapter& stored,
     std::string& key = adapter.file_keys[tensor.parameter];
     switch (tensor.kind) {
       case AdapterTensorKind::kDown:
+      case AdapterTensorKind::kTableDown:
         key = module.down;
         break;
       case AdapterTensorKind::kUp:
+      case AdapterTensorKind::kTableUp:
         key = module.up;
         break;
       case AdapterTensorKind::kUpBias:

@@ -161,17 +161,19 @@ std::string grouped_names(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(shown, ", "));
 }
 
-TargetChoice choose_targets(const std::vector<std::string>& names, const AdapterConfig& config,
-                            const std::string& model_type, const std::string& where) {
+TargetChoice choose_targets(const ModuleNames& modules, const AdapterConfig& config, const std::string& model_type,
+                            const std::string& where) {
   const std::vector<std::string>& entries =
       config.target_modules.empty() ? default_targets(model_type) : config.target_modules;
+  std::vector<std::string> names = modules.linear;
+  names.insert(names.end(), modules.tables.begin(), modules.tables.end());
   if (entries.empty()) {
-    throw_nothing(names, fmt::format("required, since PEFT has no default for '{}'", model_type), where);
+    throw_nothing(modules.linear, fmt::format("required, since PEFT has no default for '{}'", model_type), where);
   }
   const bool is_text = !config.target_modules.empty() && !config.target_modules_is_list;
   TargetChoice choice;
   if (is_text && entries.front() == "all-linear") {
-    for (const std::string& name : names) {
+    for (const std::string& name : modules.linear) {
       if (!is_excluded(name, config)) {
         choice.targets.push_back(with_patterns(name, config));
       }
@@ -187,7 +189,7 @@ TargetChoice choose_targets(const std::vector<std::string>& names, const Adapter
     choice = choose_from_list(names, entries, config);
   }
   if (choice.targets.empty()) {
-    throw_nothing(names, fmt::format("'{}' matches nothing", fmt::join(entries, "', '")), where);
+    throw_nothing(modules.linear, fmt::format("'{}' matches nothing", fmt::join(entries, "', '")), where);
   }
   return choice;
 }

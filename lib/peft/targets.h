@@ -20,11 +20,16 @@ struct TargetChoice {
   std::vector<std::string> unmatched;  // entries of target_modules that match no name
 };
 
-// `names`: of the model's projections; `model_type` gives what PEFT targets when target_modules is empty. UserError
-// that begins with `where` and lists the names without their layers' numbers when nothing matches, when an entry of a
-// list matches only what is no projection's name, and for a malformed pattern.
-TargetChoice choose_targets(const std::vector<std::string>& names, const AdapterConfig& config,
-                            const std::string& model_type, const std::string& where);
+// What can be targeted, by name. all-linear means the linear ones.
+struct ModuleNames {
+  std::vector<std::string> linear;
+  std::vector<std::string> tables;  // of embeddings
+};
+
+// `model_type` gives what PEFT targets when target_modules is empty. UserError that begins with `where` and lists the
+// linear names when nothing matches, and for a malformed pattern.
+TargetChoice choose_targets(const ModuleNames& modules, const AdapterConfig& config, const std::string& model_type,
+                            const std::string& where);
 
 // r and alpha of a module: rank_pattern and alpha_pattern, else the general ones.
 Target with_patterns(const std::string& name, const AdapterConfig& config);

@@ -42,12 +42,8 @@ void check_targets_agree(const recipe::Recipe& recipe, const model::SentenceMode
   if (recipe.adapter->target_modules.empty()) {
     return;
   }
-  std::vector<std::string> names;
-  for (const model::Projection& projection : model.projections()) {
-    names.push_back(projection.name);
-  }
   const std::string where = recipe::where(recipe, "adapter.target_modules");
-  const auto choice = peft::choose_targets(names, *recipe.adapter, "", where);
+  const auto choice = peft::choose_targets(peft::module_names(model), *recipe.adapter, "", where);
   std::set<std::string> asked, there;
   for (const peft::Target& target : choice.targets) {
     asked.insert(target.name);

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Loads the adapter that a run left, and the merged model, in Python's SentenceTransformer; both must give the
+embeddings that stft gives. Exit 0 when all of it agrees, 1 when something does not. Used by peer_adapter_test.
+
+usage: test/e2e/peer_adapter.py ADAPTER MERGED --texts FILE --adapter-embeddings A.npy --merged-embeddings M.npy
+"""
+import argparse
+import os
+import sys
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+TOLERANCE = 1e-5
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("adapter")
+    parser.add_argument("merged")
+    parser.add_argument("--texts", required=True)
+    parser.add_argument("--adapter-embeddings", required=True)
+    parser.add_argument("--merged-embeddings", required=True)
+    arguments = parser.parse_args()
+    import numpy
+    import peft
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoModel
+
+    with open(arguments.texts, encoding="utf-8") as file:
+        texts = file.read().splitlines()
+    faults = []
+    for path, ours in ((arguments.adapter, arguments.adapter_embeddings),
+                       (arguments.merged, arguments.merged_embeddings)):
+        model = SentenceTransformer(path, device="cpu")
+        found = model.encode(texts, show_progress_bar=False)
+        difference = float(numpy.abs(found - numpy.load(ours)).max())
+        print(f"peer_adapter: {path}: largest difference {difference:.3g}", file=sys.stderr)
+        if not difference <= TOLERANCE:
+            faults.append(f"{path}: embeddings differ by {difference}")
+    config = peft.PeftConfig.from_pretrained(arguments.adapter)
+    base = AutoModel.from_pretrained(config.base_model_name_or_path)
+    model = peft.PeftModel.from_pretrained(base, arguments.adapter)
+    moved = [name for name, value in model.named_parameters() if "lora_B" in name and float(value.abs().max()) > 0]
+    if len(moved) != len([name for name, _ in model.named_parameters() if "lora_B" in name]) or not moved:
+        faults.append("PeftModel did not load every B")
+    for fault in faults:
+        print(f"peer_adapter: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
