@@ -20,6 +20,18 @@ std::string shown(const std::string& pattern) {
   return pattern.size() > 80 ? pattern.substr(0, 80) + "..." : pattern;
 }
 
+// libonig's own ONIG_SYNTAX_PYTHON refuses a group behind "?"; Perl's with (?P<name>...) has what patterns of names
+// use.
+OnigSyntaxType* python_syntax() {
+  static OnigSyntaxType syntax = [] {
+    OnigSyntaxType made{};
+    onig_copy_syntax(&made, ONIG_SYNTAX_PERL_NG);
+    onig_set_syntax_op2(&made, onig_get_syntax_op2(&made) | ONIG_SYN_OP2_QMARK_CAPITAL_P_NAME);
+    return made;
+  }();
+  return &syntax;
+}
+
 struct ParamDeleter {
   void operator()(OnigMatchParam* param) const { onig_free_match_param(param); }
 };
@@ -53,7 +65,7 @@ NamePattern::NamePattern(const std::string& pattern) : pattern_(pattern) {
       compiled->regex = nullptr;
     }
     const int code = onig_new(&compiled->regex, bytes_of(text), bytes_of(text) + text.size(), ONIG_OPTION_NONE,
-                              ONIG_ENCODING_UTF8, ONIG_SYNTAX_PYTHON, &info);
+                              ONIG_ENCODING_UTF8, python_syntax(), &info);
     if (code != ONIG_NORMAL) {
       std::array<OnigUChar, ONIG_MAX_ERROR_MESSAGE_LEN> message{};
       const int length = onig_error_code_to_str(message.data(), code, &info);

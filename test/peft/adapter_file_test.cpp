@@ -42,7 +42,7 @@ TEST_CASE("the configurations that PEFT writes are read") {
   CHECK(rslora.config.use_rslora);
   CHECK(rslora.config.rank_pattern.at("intermediate.dense") == 2);
   CHECK(rslora.config.alpha_pattern.at("value") == 16);
-  CHECK(rslora.config.target_modules.size() == 12);
+  CHECK(rslora.config.target_modules.size() == 13);  // the excluded pooler is among them
   const auto regex = peft::read_adapter_config(test::golden_path("peft/lora_bias_regex"));
   CHECK_FALSE(regex.config.target_modules_is_list);
   CHECK(regex.config.lora_bias);

@@ -66,7 +66,8 @@ TEST_CASE("embeddings and gradients are PEFT's") {
   torch::autograd::backward({(embeddings * fixed_weights(embeddings.sizes())).sum()}, {});
   size_t compared = 0;
   double error = 0, total = 0;
-  for (const io::TensorInfo& info : io::SafetensorsFile::open(expected).tensors()) {
+  const auto golden = io::SafetensorsFile::open(expected);
+  for (const io::TensorInfo& info : golden.tensors()) {
     if (!info.name.starts_with("gradients/")) {
       continue;
     }

@@ -1,6 +1,7 @@
 // export --merge-lora against PEFT's merge_and_unload.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 
@@ -37,6 +38,12 @@ TEST_CASE("a merged adapter is PEFT's merge_and_unload, bit by bit") {
   int changed = 0;
   for (const io::TensorInfo& info : merged.tensors()) {
     INFO(info.name);
+    if (info.dtype != io::Dtype::kF32) {
+      const auto before = base.bytes(*base.find(info.name));
+      const auto after = merged.bytes(info);
+      CHECK(std::equal(before.begin(), before.end(), after.begin(), after.end()));
+      continue;
+    }
     const bool is_merged = golden.find("merged/" + info.name) != nullptr;
     const auto want =
         is_merged ? test::read_tensor(expected, "merged/" + info.name) : test::read_tensor(base.path(), info.name);

@@ -64,6 +64,7 @@ TEST_CASE("a text is a regular expression of the whole name") {
   CHECK(names_of(with_text(".*layer\\.0\\..*\\.(query|key)")).size() == 2);
   CHECK(names_of(with_text("encoder\\.layer\\.1\\..*")).size() == 6);  // not those of layer 10
   CHECK(names_of(with_text("(?!.*output).*dense")).size() == 3);
+  CHECK(names_of(with_text("(?P<layer>encoder\\.layer\\.(?:0|1))(\\.attention)?(?:\\.self)?.(key|query)")).size() == 4);
   CHECK(test::message_of<UserError>([] { names_of(with_text("query")); }).find("matches nothing") != std::string::npos);
   CHECK(test::message_of<UserError>([] { names_of(with_text("(query")); }).find("(query") != std::string::npos);
   CHECK(test::message_of<UserError>([] { names_of(with_text("a)|(b")); }).find("not valid") != std::string::npos);

@@ -117,6 +117,7 @@ TEST_CASE("DoRA, rsLoRA with patterns, biases, saved modules and tables train al
     adapter.rank_pattern = {{"intermediate.dense", 2}};
     adapter.alpha_pattern = {{"value", 16}};
     adapter.init_lora_weights = peft::LoraInit::kGaussian;
+    recipe.optim.learning_rate = 0.02;  // the scales are large, and so is what they make of rounding
   }
   SECTION("biases and saved modules") {
     adapter.target_modules = {"query"};
