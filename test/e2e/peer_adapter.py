@@ -15,6 +15,20 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 TOLERANCE = 1e-5
 
 
+def load(path):
+    """The model of a directory. transformers 5.24 does not find a DoRA magnitude under the key that PEFT writes, so that
+    sentence-transformers leaves it at its start; PEFT's own loader does."""
+    import peft
+    from sentence_transformers import SentenceTransformer
+
+    if not os.path.exists(os.path.join(path, "adapter_config.json")) or \
+            not peft.PeftConfig.from_pretrained(path).use_dora:
+        return SentenceTransformer(path, device="cpu")
+    model = SentenceTransformer(peft.PeftConfig.from_pretrained(path).base_model_name_or_path, device="cpu")
+    model[0].model = peft.PeftModel.from_pretrained(model[0].model, path).base_model.model.eval()
+    return model
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("adapter")
@@ -25,7 +39,6 @@ def main():
     arguments = parser.parse_args()
     import numpy
     import peft
-    from sentence_transformers import SentenceTransformer
     from transformers import AutoModel
 
     with open(arguments.texts, encoding="utf-8") as file:
@@ -33,8 +46,7 @@ def main():
     faults = []
     for path, ours in ((arguments.adapter, arguments.adapter_embeddings),
                        (arguments.merged, arguments.merged_embeddings)):
-        model = SentenceTransformer(path, device="cpu")
-        found = model.encode(texts, show_progress_bar=False)
+        found = load(path).encode(texts, show_progress_bar=False)
         difference = float(numpy.abs(found - numpy.load(ours)).max())
         print(f"peer_adapter: {path}: largest difference {difference:.3g}", file=sys.stderr)
         if not difference <= TOLERANCE:

@@ -104,6 +104,21 @@ TEST_CASE("T8: LoRA on 1, 2 and 3 ranks trains alike under every strategy; the b
   check_law(lora_recipe());
 }
 
+TEST_CASE("LoRA trains alike with hybrid shards, parts kept after the forward, and shards in host memory") {
+  auto recipe = lora_recipe();
+  const Outcome one = outcome_of(recipe, 1, shard::Strategy::kFullShard);
+  auto strategy = shard::Strategy::kFullShard;
+  SECTION("hybrid") {
+    strategy = shard::Strategy::kHybridShard;
+    recipe.sharding.hybrid_shard_size = 2;
+  }
+  SECTION("parts") { recipe.sharding.reshard_after_forward_size = 2; }
+  SECTION("offload") { recipe.sharding.cpu_offload = true; }
+  const Outcome four = outcome_of(recipe, 4, strategy);
+  test::check_same_training(four, one);
+  check_moved(four, untrained(lora_recipe()));
+}
+
 TEST_CASE("DoRA, rsLoRA with patterns, biases, saved modules and tables train alike") {
   auto recipe = lora_recipe();
   recipe.optim.learning_rate = 0.1;
