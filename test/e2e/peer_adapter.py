@@ -3,6 +3,9 @@
 embeddings that stft gives. Exit 0 when all of it agrees, 1 when something does not. Used by peer_adapter_test.
 
 usage: test/e2e/peer_adapter.py ADAPTER MERGED --texts FILE --adapter-embeddings A.npy --merged-embeddings M.npy
+                                [--checkpoint DIR]
+
+DIR: a SHARDED checkpoint of the same adapter, which torch.distributed.checkpoint must load into a model with one.
 """
 import argparse
 import os
@@ -29,6 +32,29 @@ def load(path):
     return model
 
 
+def check_checkpoint(directory, adapter):
+    """What is wrong with a SHARDED checkpoint of an adapter, loaded by the names of sentence-transformers' state dict."""
+    import peft
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from safetensors.torch import load_file
+    from sentence_transformers import SentenceTransformer
+
+    config = peft.PeftConfig.from_pretrained(adapter)
+    config.inference_mode = False
+    model = SentenceTransformer(config.base_model_name_or_path, device="cpu")
+    peft.get_peft_model(model[0].model, config)
+    state = {name: torch.full_like(value, 7.0) for name, value in model.state_dict().items() if "lora_" in name}
+    dcp.load({"model": state}, checkpoint_id=os.path.join(directory, "pytorch_model_fsdp_0"))
+    expected = load_file(os.path.join(adapter, "adapter_model.safetensors"))
+    faults = []
+    for name, value in state.items():
+        key = "base_model.model." + name.removeprefix("0.model.").replace(".default", "")
+        if key not in expected or not torch.equal(expected[key], value):
+            faults.append(f"{name} of the checkpoint is not {key} of the adapter")
+    return faults if state else ["the model has no adapter"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("adapter")
@@ -36,6 +62,7 @@ def main():
     parser.add_argument("--texts", required=True)
     parser.add_argument("--adapter-embeddings", required=True)
     parser.add_argument("--merged-embeddings", required=True)
+    parser.add_argument("--checkpoint")
     arguments = parser.parse_args()
     import numpy
     import peft
@@ -57,6 +84,8 @@ def main():
     moved = [name for name, value in model.named_parameters() if "lora_B" in name and float(value.abs().max()) > 0]
     if len(moved) != len([name for name, _ in model.named_parameters() if "lora_B" in name]) or not moved:
         faults.append("PeftModel did not load every B")
+    if arguments.checkpoint:
+        faults += check_checkpoint(arguments.checkpoint, arguments.adapter)
     for fault in faults:
         print(f"peer_adapter: {fault}", file=sys.stderr)
     return 1 if faults else 0

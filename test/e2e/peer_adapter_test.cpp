@@ -24,7 +24,10 @@ TEST_CASE("Python gives our embeddings of final/ and of the merged model", "[pee
     CAPTURE(adapter);
     const TemporaryDirectory directory;
     const std::string run = directory.path("run");
-    train({run, 2, {std::string("adapter=") + adapter, "train.learning_rate=1e-2"}});
+    train({run,
+           2,
+           {std::string("adapter=") + adapter, "train.learning_rate=1e-2", "checkpoint.load_best_model_at_end=false",
+            "checkpoint.state_dict_type=SHARDED_STATE_DICT"}});
     succeed({"export", run + "/final", "--out", directory.path("merged"), "--merge-lora"});
     for (const char* name : {"final", "merged"}) {
       const std::string model = std::string(name) == "final" ? run + "/final" : directory.path("merged");
@@ -41,6 +44,9 @@ TEST_CASE("Python gives our embeddings of final/ and of the merged model", "[pee
                          directory.path("final.npy"),
                          "--merged-embeddings",
                          directory.path("merged.npy")};
+    if (std::string(adapter).find("r: 4, lora_alpha: 8") != std::string::npos) {
+      command.arguments.insert(command.arguments.end(), {"--checkpoint", run + "/checkpoint-30"});
+    }
     const Outcome outcome = run_stft(command, 180);
     INFO(outcome.err);
     CHECK(outcome.exit_code == 0);

@@ -112,8 +112,12 @@ TEST_CASE("LoRA trains alike with hybrid shards, parts kept after the forward, a
     strategy = shard::Strategy::kHybridShard;
     recipe.sharding.hybrid_shard_size = 2;
   }
-  SECTION("parts") { recipe.sharding.reshard_after_forward_size = 2; }
-  SECTION("offload") { recipe.sharding.cpu_offload = true; }
+  SECTION("parts") {
+    recipe.sharding.reshard_after_forward_size = 2;
+  }
+  SECTION("offload") {
+    recipe.sharding.cpu_offload = true;
+  }
   const Outcome four = outcome_of(recipe, 4, strategy);
   test::check_same_training(four, one);
   check_moved(four, untrained(lora_recipe()));
