@@ -121,7 +121,9 @@ void add_export(CLI::App& app, Parsed& parsed) {
       ->check(CLI::IsMember(precisions));
   command->add_flag("--merge-lora", parsed.exporting.merges_lora, "merge the adapter into the model");
   command->add_flag("--overwrite", parsed.exporting.overwrites, "replace what --out holds");
-  refuse_unavailable_flags(*command, {"--base", "--base-model"});
+  command->add_option("--base-model", parsed.exporting.base_model,
+                      "the base model of an adapter (default: the one it names)");
+  refuse_unavailable_flags(*command, {"--base"});
   command->callback([&parsed] { parsed.command = Command::kExport; });
 }
 

@@ -63,8 +63,8 @@ int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
   }
   const auto list = data::TextList::load(options.input_path, options.column);
   const auto world = train::join_world(info, {});
-  const train::LoadedModel loaded =
-      train::load_model(locate_model({options.model, options.revision}, info, *world).directory);
+  const LocatedModel located = locate_model({options.model, options.revision}, info, *world);
+  const train::LoadedModel loaded = train::load_model(located.directory, located.base);
   const model::ModelSpec& spec = loaded.model->spec();
   eval::EncodingOptions encoding;
   encoding.prompt = eval::encoding_prompt(spec, options.prompt_name);

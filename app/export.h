@@ -11,6 +11,7 @@ struct ExportOptions {
   std::string checkpoint;         // or a model directory, or the id of a hub's model
   std::string revision = "main";  // of a hub's model
   std::string out;
+  std::string base_model;  // of an adapter; empty: the one that it names
   checkpoint::WeightPrecision precision = checkpoint::WeightPrecision::kAsInput;
   bool merges_lora = false;
   bool overwrites = false;

@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <csignal>
+#include <functional>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/stored_model.h"
 #include "dist/stop_signals.h"
 #include "hub/hub_config.h"
+#include "peft/adapter_file.h"
 #include "recipe/files.h"
 #include "train/first_rank.h"
 #include "train/handshake.h"
@@ -112,7 +115,25 @@ NamedModel named_model(const recipe::Recipe& recipe) {
   return {recipe.model.name_or_path, recipe.model.revision};
 }
 
+// Of an adapter, its base: a directory, or a model of a hub that `locate` finds.
+LocatedModel with_base(LocatedModel located, const std::function<LocatedModel(const NamedModel&)>& locate) {
+  if (!peft::is_adapter_directory(located.directory)) {
+    return located;
+  }
+  if (const auto base = checkpoint::local_base(located.directory)) {
+    located.base = *base;
+    return located;
+  }
+  const auto config = peft::read_adapter_config(located.directory);
+  if (!recipe::is_hub_model(config.base_model)) {
+    throw UserError(fmt::format("{}: base_model_name_or_path: no such directory '{}'", config.path, config.base_model));
+  }
+  located.base = locate({config.base_model, config.revision.value_or("main")}).directory;
+  return located;
+}
+
 recipe::Recipe with_model(recipe::Recipe recipe, const LocatedModel& located, recipe::Purpose purpose) {
+  recipe.model.base = located.base;
   if (located.commit) {
     recipe = recipe::with_snapshot(std::move(recipe), located.directory, purpose);
     recipe.model.revision = *located.commit;
@@ -129,20 +150,21 @@ std::optional<hub::ModelRequest> hub_request(const recipe::Recipe& recipe) {
 LocatedModel locate_model(const NamedModel& model) {
   const auto request = request_for(model);
   if (!request) {
-    return {model.name_or_path, std::nullopt};
+    return with_base({model.name_or_path}, [](const NamedModel& base) { return locate_model(base); });
   }
   show_progress_of_launcher();
   const hub::Snapshot found = fetch(*request);
-  return {found.directory, found.commit};
+  return with_base({found.directory, found.commit}, [](const NamedModel& base) { return locate_model(base); });
 }
 
 LocatedModel locate_model(const NamedModel& model, const dist::RankInfo& info, dist::ProcessGroup& world) {
+  const auto locate_base = [&](const NamedModel& base) { return locate_model(base, info, world); };
   const bool is_of_hub = recipe::is_hub_model(model.name_or_path);
   train::agree_on_facts(world, {{"model", (is_of_hub ? "the hub's model " : "the directory ") + model.name_or_path},
                                 {"revision", model.revision}});
   const auto request = request_for(model);
   if (!request) {
-    return {model.name_or_path, std::nullopt};
+    return with_base({model.name_or_path}, locate_base);
   }
   const std::string located = train::on_first_rank(world, [&] {
     auto found = info.launcher_pid ? hub::find_model(*request, hub::settings_from_environment()) : std::nullopt;
@@ -152,7 +174,7 @@ LocatedModel locate_model(const NamedModel& model, const dist::RankInfo& info, d
     return found->commit + found->directory;
   });
   const std::size_t length = hub::kCommitDigits;
-  return {located.substr(length), located.substr(0, length)};
+  return with_base({located.substr(length), located.substr(0, length)}, locate_base);
 }
 
 recipe::Recipe with_located_model(recipe::Recipe recipe, recipe::Purpose purpose) {

@@ -22,6 +22,7 @@ struct NamedModel {
 struct LocatedModel {
   std::string directory;
   std::optional<std::string> commit;  // of a hub's model
+  std::string base;                   // of an adapter's directory: where its base model lies
 };
 
 // What to ask the hub for; none when the recipe's model is a directory.

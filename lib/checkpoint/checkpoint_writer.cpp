@@ -15,6 +15,7 @@
 #include "io/checksum.h"
 #include "io/directory.h"
 #include "io/file.h"
+#include "peft/adapter_file.h"
 
 namespace stft::checkpoint {
 namespace {
@@ -56,10 +57,13 @@ void write_common_files(const CheckpointContent& content, const std::string& dir
   io::remove_directory(directory);
   io::make_directories(directory);
   const bool is_full = content.manifest.state_dict_type == StateDictType::kFull;
-  write_model_files(content.model.spec(), directory);
+  write_model_files(content.model.spec(), directory, content.adapter ? ModelForm::kAdapter : ModelForm::kWhole);
+  if (content.adapter != nullptr) {
+    io::write_file(join(directory, peft::kAdapterConfigFile), peft::adapter_config_text(*content.adapter));
+  }
   if (!is_full) {
     io::make_directories(join(directory, kShardedModelFolder));
-  } else if (content.manifest.input_dtype) {
+  } else if (content.adapter == nullptr && content.manifest.input_dtype) {
     set_config_dtype(directory, "float32");
   }
   if (content.optimizer) {
@@ -156,7 +160,7 @@ void write_checkpoint(const CheckpointContent& content, const std::string& direc
   filled.manifest.has_optimizer = content.optimizer.has_value();
   try {
     attempt.run([&] {
-      filled.manifest.weights = plan_weights(content.model, content.weights);
+      filled.manifest.weights = plan_weights(content.model, content.weights, content.adapter);
       filled.manifest.input_dtype = input_dtype(content.model.spec());
     });
     if (is_first) {

@@ -124,7 +124,11 @@ void write_parts(const StoredModel& stored, const ConvertOptions& options, const
   const int64_t parts = options.ranks.value_or(stored.manifest()->world_size);
   io::remove_directory(temporary);
   io::make_directories(temporary);
-  write_model_files(stored.spec(), temporary);
+  if (stored.is_adapter()) {
+    copy_adapter_files(from, temporary);
+  } else {
+    write_model_files(stored.spec(), temporary);
+  }
   for (const char* name : {kRunStateFile, kTrainerStateFile, kRecipeFile}) {
     if (fs::exists(join(from, name))) {
       io::write_file(join(temporary, name), io::read_text_file(join(from, name)));
@@ -134,12 +138,12 @@ void write_parts(const StoredModel& stored, const ConvertOptions& options, const
   manifest.state_dict_type = options.to;
   manifest.world_size = parts;
   if (options.to == StateDictType::kSharded) {
-    if (manifest.input_dtype) {
+    if (manifest.input_dtype && !stored.is_adapter()) {
       set_config_dtype(temporary, *manifest.input_dtype);
     }
     write_sharded_model(stored, join(temporary, kShardedModelFolder), parts);
   } else {
-    if (manifest.input_dtype) {
+    if (manifest.input_dtype && !stored.is_adapter()) {
       set_config_dtype(temporary, "float32");
     }
     const auto world = dist::ProcessGroup::single();

@@ -9,14 +9,32 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/merged_export.h"
 #include "checkpoint/model_files.h"
 #include "checkpoint/stored_model.h"
 #include "io/directory.h"
 #include "io/file.h"
+#include "peft/adapter_file.h"
 
 namespace stft::checkpoint {
+namespace {
+
+// All but the weights. A directory of PEFT's gets the modules of its base.
+void write_adapter_directory(const StoredModel& stored, const std::string& directory) {
+  const std::filesystem::path from(stored.directory());
+  if (std::filesystem::exists(from / "modules.json")) {
+    copy_adapter_files(from.string(), directory);
+    return;
+  }
+  write_model_files(stored.spec(), directory, ModelForm::kAdapter);
+  io::write_file((std::filesystem::path(directory) / peft::kAdapterConfigFile).string(),
+                 io::read_text_file((from / peft::kAdapterConfigFile).string()));
+}
+
+}  // namespace
+
 std::optional<std::string> input_dtype(const model::ModelSpec& spec) {
-  const std::string path = (std::filesystem::path(spec.directory) / "config.json").string();
+  const std::string path = (std::filesystem::path(spec.base) / "config.json").string();
   return std::filesystem::exists(path) ? config_dtype(io::read_text_file(path), path) : std::nullopt;
 }
 
@@ -37,10 +55,14 @@ void export_model(const ExportSource& source, const std::string& directory) {
     attempt.run([&] {
       io::remove_directory(temporary);
       io::make_directories(temporary);
-      write_model_files(source.model.spec(), temporary);
+      write_model_files(source.model.spec(), temporary, source.adapter ? ModelForm::kAdapter : ModelForm::kWhole);
+      if (source.adapter != nullptr) {
+        io::write_file((std::filesystem::path(temporary) / peft::kAdapterConfigFile).string(),
+                       peft::adapter_config_text(*source.adapter));
+      }
     });
   }
-  write_weights(plan_weights(source.model, source.weights), WeightPrecision::kAsInput,
+  write_weights(plan_weights(source.model, source.weights, source.adapter), WeightPrecision::kAsInput,
                 engine_tensors(source.engine, source.weights, is_writer),
                 is_writer ? std::optional(temporary) : std::nullopt, attempt);
   if (is_writer) {
@@ -53,13 +75,21 @@ void export_model(const ExportSource& source, const std::string& directory) {
 }
 
 void export_directory(const std::string& checkpoint, const ExportOptions& options) {
-  const StoredModel stored = StoredModel::open(checkpoint, FileCheck::kChecksums);
+  const StoredModel stored = StoredModel::open(checkpoint, FileCheck::kChecksums, options.base);
+  if (options.merges_lora) {
+    export_merged(stored, options);
+    return;
+  }
   const auto world = dist::ProcessGroup::single();
   const std::string temporary = options.out + ".tmp";
   Attempt attempt(*world, "writing '" + options.out + "'", temporary);
   attempt.run([&] {
     io::remove_directory(temporary);
     io::make_directories(temporary);
+    if (stored.is_adapter()) {
+      write_adapter_directory(stored, temporary);
+      return;
+    }
     write_model_files(stored.spec(), temporary);
     const auto asked = precision_name(options.precision);
     if (const auto dtype = asked ? asked : stored.input_dtype()) {

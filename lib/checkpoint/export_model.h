@@ -17,6 +17,7 @@ struct ExportSource {
   const PretrainedWeights& weights;
   shard::ShardEngine& engine;
   dist::ProcessGroup& world;
+  const peft::Adapter* adapter = nullptr;  // then the directory is that of the adapter alone
 };
 
 // Collective: writes `directory`: model.safetensors (each tensor in the input's type, one tensor in memory at a time;
@@ -29,10 +30,13 @@ void export_model(const ExportSource& source, const std::string& directory);
 struct ExportOptions {
   WeightPrecision precision = WeightPrecision::kAsInput;
   std::string out;
+  std::string base = {};     // the base model of an adapter; empty: where its configuration says
+  bool merges_lora = false;  // the adapter into its base
 };
 
-// The same from files alone, on one process: a checkpoint of stft (FULL or SHARDED) or a model directory. UserError
-// when the checkpoint is unfinished or damaged (sizes), or the directory is no model.
+// The same from files alone, on one process: a checkpoint of stft (FULL or SHARDED), a model directory, or an
+// adapter's, which stays one unless it is merged. UserError when the checkpoint is unfinished or damaged, the directory
+// is no model, there is no adapter to merge, or merging would change nothing.
 void export_directory(const std::string& checkpoint, const ExportOptions& options);
 
 // Parameters gathered from the engine (Collective), carried tensors from the input; these on the writing rank only.

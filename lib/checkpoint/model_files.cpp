@@ -12,6 +12,7 @@
 #include "io/directory.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "peft/adapter_file.h"
 
 namespace stft::checkpoint {
 namespace {
@@ -58,8 +59,7 @@ bool is_checkpoint_state(const std::string& top) {
 
 // A run inside the model's directory is not copied into its own export. The modules' own folders are written by the
 // caller when they changed.
-void copy_files(const model::ModelSpec& spec, const fs::path& to, bool modules_changed) {
-  const fs::path from(spec.directory);
+void copy_files(const fs::path& from, const fs::path& to, bool modules_changed, const std::string& left_out) {
   std::error_code error;
   for (auto it = fs::recursive_directory_iterator(from, error); !error && it != fs::end(it); it.increment(error)) {
     const fs::path relative = it->path().lexically_relative(from);
@@ -75,7 +75,8 @@ void copy_files(const model::ModelSpec& spec, const fs::path& to, bool modules_c
       }
       continue;
     }
-    if (!it->is_regular_file() || is_weight_file(it->path()) || is_checkpoint_state(relative.string())) {
+    if (!it->is_regular_file() || is_weight_file(it->path()) || is_checkpoint_state(relative.string()) ||
+        relative == left_out) {
       continue;
     }
     fs::copy_file(it->path(), to / relative, fs::copy_options::overwrite_existing, error);
@@ -206,12 +207,17 @@ void write_sentence_configs(const model::ModelSpec& spec, const model::ModelSpec
 
 }  // namespace
 
-void write_model_files(const model::ModelSpec& spec, const std::string& directory) {
-  const model::ModelSpec original = model::read_model_spec(spec.directory);
+void write_model_files(const model::ModelSpec& spec, const std::string& directory, ModelForm form) {
+  const model::ModelSpec original =
+      model::read_model_spec(spec.directory, spec.base == spec.directory ? "" : spec.base);
   const fs::path to(directory);
+  const bool is_whole = form == ModelForm::kWhole;
   const bool modules_changed =
       spec.modules != original.modules || !fs::exists(fs::path(spec.directory) / "modules.json");
-  copy_files(spec, to, modules_changed);
+  copy_files(spec.directory, to, modules_changed, is_whole ? peft::kAdapterConfigFile : "config.json");
+  if (is_whole && spec.base != spec.directory) {
+    io::write_file((to / "config.json").string(), io::read_text_file((fs::path(spec.base) / "config.json").string()));
+  }
   if (modules_changed) {
     write_modules(spec, to);
   }
@@ -222,7 +228,7 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
     }
   }
   write_sentence_configs(spec, original, to);
-  if (spec.config != original.config) {
+  if (is_whole && spec.config != original.config) {
     Ordered config = read_ordered(to / "config.json");
     for (const auto& [key, value] : spec.config.items()) {
       if (!original.config.contains(key) || original.config.at(key) != value) {
@@ -231,6 +237,10 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
     }
     write_json(to / "config.json", config);
   }
+}
+
+void copy_adapter_files(const std::string& from, const std::string& to) {
+  copy_files(from, to, false, "config.json");
 }
 
 void set_config_dtype(const std::string& directory, const std::string& dtype) {

@@ -7,10 +7,19 @@
 
 namespace stft::checkpoint {
 
-// Copies what stays as it is from spec.directory to `directory` (which exists) and writes modules.json, the modules'
-// configurations, config.json, sentence_bert_config.json and config_sentence_transformers.json where the spec differs
-// from the directory or the directory lacks them (in the layout that sentence-transformers 2.x to 6.2 load).
-void write_model_files(const model::ModelSpec& spec, const std::string& directory);
+enum class ModelForm {
+  kWhole,   // with config.json, without an adapter's configuration
+  kAdapter  // an adapter alone: without config.json; the caller writes adapter_config.json
+};
+
+// Copies what stays as it is from spec.directory (config.json from spec.base) to `directory` (which exists) and writes
+// modules.json, the modules' configurations, config.json, sentence_bert_config.json and
+// config_sentence_transformers.json where the spec differs from the directory or the directory lacks them (in the
+// layout that sentence-transformers 2.x to 6.2 load).
+void write_model_files(const model::ModelSpec& spec, const std::string& directory, ModelForm form = ModelForm::kWhole);
+
+// Copies the files of a directory of an adapter as they are, without weights and a checkpoint's state.
+void copy_adapter_files(const std::string& from, const std::string& to);
 
 // Writes `dtype` ("float32", ...) into the config.json of `directory`, every other byte kept.
 void set_config_dtype(const std::string& directory, const std::string& dtype);

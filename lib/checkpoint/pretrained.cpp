@@ -89,11 +89,13 @@ void initialise_dense(const model::Parameter& parameter, const shard::ShardLayou
 
 std::map<int64_t, std::unique_ptr<TensorSource>> open_sources(const model::ModelSpec& spec) {
   namespace fs = std::filesystem;
-  check_is_complete(spec.directory, FileCheck::kSizes);
-  const fs::path sharded = fs::path(spec.directory) / kShardedModelFolder;
-  std::shared_ptr<const DcpDirectory> checkpoint;
-  if (fs::is_directory(sharded)) {
-    checkpoint = std::make_shared<const DcpDirectory>(DcpDirectory::open(sharded.string()));
+  std::map<std::string, std::shared_ptr<const DcpDirectory>> checkpoints;  // of the directories that are SHARDED
+  for (const std::string& directory : {spec.directory, spec.base}) {
+    check_is_complete(directory, FileCheck::kSizes);
+    const fs::path sharded = fs::path(directory) / kShardedModelFolder;
+    if (fs::is_directory(sharded) && !checkpoints.contains(directory)) {
+      checkpoints[directory] = std::make_shared<const DcpDirectory>(DcpDirectory::open(sharded.string()));
+    }
   }
   std::map<int64_t, std::unique_ptr<TensorSource>> sources;
   for (size_t i = 0; i < spec.modules.size(); ++i) {
@@ -102,8 +104,10 @@ std::map<int64_t, std::unique_ptr<TensorSource>> open_sources(const model::Model
                              (module.kind == ModuleKind::kDense && !module.dense.initial_seed);
     if (has_weights) {
       const auto index = static_cast<int64_t>(i);
-      sources[index] = checkpoint ? open_sharded(checkpoint, sharded_prefix(spec, index))
-                                  : open_safetensors((fs::path(spec.directory) / module.path).string());
+      const std::string& directory = i == 0 ? spec.base : spec.directory;
+      const auto checkpoint = checkpoints.find(directory);
+      sources[index] = checkpoint != checkpoints.end() ? open_sharded(checkpoint->second, sharded_prefix(spec, index))
+                                                       : open_safetensors((fs::path(directory) / module.path).string());
     }
   }
   return sources;

@@ -7,28 +7,34 @@
 #include <utility>
 
 #include "base/error.h"
+#include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/export_model.h"
 #include "io/directory.h"
 #include "io/file.h"
+#include "peft/adapter_file.h"
 
 namespace stft::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A directory without a manifest: every tensor of its files, as it is.
-WeightPlan plan_of_files(const model::ModelSpec& spec,
-                         const std::map<int64_t, std::unique_ptr<TensorSource>>& sources) {
+// A directory without a manifest: every tensor of its files, as it is. `transformer_file`: the name of module 0's.
+WeightPlan plan_of_files(const std::optional<model::ModelSpec>& spec,
+                         const std::map<int64_t, std::unique_ptr<TensorSource>>& sources,
+                         const std::string& transformer_file) {
   WeightPlan plan;
   for (const auto& [module, source] : sources) {
     PlannedFile file;
     file.module = module;
-    file.path = (fs::path(spec.modules[static_cast<size_t>(module)].path) / "model.safetensors").string();
+    const std::string folder = spec ? spec->modules[static_cast<size_t>(module)].path : "";
+    file.path = (fs::path(folder) / (module == 0 ? transformer_file : "model.safetensors")).string();
     file.metadata = source->metadata();
+    // Without a spec it is an adapter, of a transformer.
+    const std::string prefix = spec ? sharded_prefix(*spec, module) : "model.0.model.";
     for (const std::string& key : source->keys()) {
       const auto found = source->find(key);
-      file.tensors.push_back({key, sharded_prefix(spec, module) + key, found->dtype, found->shape, true, -1});
+      file.tensors.push_back({key, prefix + key, found->dtype, found->shape, true, -1});
     }
     plan.push_back(std::move(file));
   }
@@ -52,7 +58,54 @@ bool has_weights(const model::ModuleSpec& module) {
 
 }  // namespace
 
-StoredModel StoredModel::open(const std::string& directory, FileCheck check) {
+std::optional<std::string> local_base(const std::string& adapter_directory) {
+  const std::string name = peft::read_adapter_config(adapter_directory).base_model;
+  const fs::path beside = fs::absolute(adapter_directory).lexically_normal();
+  const fs::path parent = (beside.has_filename() ? beside : beside.parent_path()).parent_path();
+  for (const fs::path& candidate : {fs::path(name), parent / name}) {
+    if (!name.empty() && io::is_directory(candidate.string())) {
+      return candidate.string();
+    }
+  }
+  return std::nullopt;
+}
+
+const model::ModelSpec& StoredModel::spec() const {
+  if (!spec_) {
+    throw UserError(fmt::format("'{}': the base model '{}' that {} names is not there; name it by --base-model",
+                                directory_, peft::read_adapter_config(directory_).base_model,
+                                peft::kAdapterConfigFile));
+  }
+  return *spec_;
+}
+
+// An adapter's other modules lie with it; those of a directory of PEFT's with its base.
+void StoredModel::open_sources() {
+  if (is_sharded_) {
+    const std::string path = (fs::path(directory_) / kShardedModelFolder).string();
+    sources_[0] = open_sharded(std::make_shared<const DcpDirectory>(DcpDirectory::open(path)), "");
+    return;
+  }
+  if (is_adapter_) {
+    sources_[0] = std::move(open_adapter(directory_).tensors);
+  }
+  if (is_adapter_ && manifest_) {
+    for (const PlannedFile& file : manifest_->weights) {
+      if (file.module != 0) {
+        sources_[file.module] = open_safetensors((fs::path(directory_) / file.path).parent_path().string());
+      }
+    }
+    return;
+  }
+  for (size_t i = is_adapter_ ? 1 : 0; spec_ && i < spec_->modules.size(); ++i) {
+    if (has_weights(spec_->modules[i])) {
+      sources_[static_cast<int64_t>(i)] =
+          open_safetensors((fs::path(spec_->directory) / spec_->modules[i].path).string());
+    }
+  }
+}
+
+StoredModel StoredModel::open(const std::string& directory, FileCheck check, const std::string& base) {
   if (!io::is_directory(directory)) {
     throw UserError("'" + directory + "' is not a directory");
   }
@@ -61,6 +114,7 @@ StoredModel StoredModel::open(const std::string& directory, FileCheck check) {
   result.manifest_ = read_manifest(directory);
   const std::string sharded = (fs::path(directory) / kShardedModelFolder).string();
   result.is_sharded_ = io::is_directory(sharded);
+  result.is_adapter_ = peft::is_adapter_directory(directory);
   check_is_complete(directory, check);
   if (result.is_sharded_ && !result.manifest_) {
     throw UserError(
@@ -68,24 +122,22 @@ StoredModel StoredModel::open(const std::string& directory, FileCheck check) {
                     "available yet)",
                     directory, kManifestFile));
   }
-  check_is_model(directory);
-  result.spec_ = model::read_model_spec(directory);
-  if (result.is_sharded_) {
-    result.sources_[0] = open_sharded(std::make_shared<const DcpDirectory>(DcpDirectory::open(sharded)), "");
-  } else {
-    for (size_t i = 0; i < result.spec_.modules.size(); ++i) {
-      if (has_weights(result.spec_.modules[i])) {
-        result.sources_[static_cast<int64_t>(i)] =
-            open_safetensors((fs::path(directory) / result.spec_.modules[i].path).string());
-      }
-    }
+  if (!result.is_adapter_) {
+    check_is_model(directory);
+    result.spec_ = model::read_model_spec(directory);
+  } else if (const auto found = base.empty() ? local_base(directory) : std::optional(base)) {
+    result.spec_ = model::read_model_spec(directory, *found);
   }
+  result.open_sources();
   if (result.manifest_) {
     result.plan_ = result.manifest_->weights;
     result.input_dtype_ = result.manifest_->input_dtype;
   } else {
-    result.plan_ = plan_of_files(result.spec_, result.sources_);
-    result.input_dtype_ = checkpoint::input_dtype(result.spec_);
+    result.plan_ = plan_of_files(result.spec_, result.sources_,
+                                 result.is_adapter_ ? peft::kAdapterWeightsFile : "model.safetensors");
+    if (result.spec_) {
+      result.input_dtype_ = checkpoint::input_dtype(*result.spec_);
+    }
   }
   std::vector<std::string> missing;
   for (const PlannedFile& file : result.plan_) {

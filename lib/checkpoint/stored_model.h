@@ -20,10 +20,15 @@ class StoredModel {
  public:
   // Checks names, shapes and sizes, and with kChecksums the contents of a checkpoint's files. UserError when the
   // directory is an unfinished or damaged checkpoint or no model, and when its weights lack a tensor of its manifest.
-  static StoredModel open(const std::string& directory, FileCheck check = FileCheck::kSizes);
+  // `base`: the base model of an adapter's directory; empty: where its configuration says.
+  static StoredModel open(const std::string& directory, FileCheck check = FileCheck::kSizes,
+                          const std::string& base = "");
 
   const std::string& directory() const { return directory_; }
-  const model::ModelSpec& spec() const { return spec_; }
+  // InternalError for an adapter's directory whose base is not there.
+  const model::ModelSpec& spec() const;
+  // An adapter and not a whole model: the plan has what was trained.
+  bool is_adapter() const { return is_adapter_; }
   const WeightPlan& plan() const { return plan_; }
   const std::optional<Manifest>& manifest() const { return manifest_; }  // none: a model directory
   const std::optional<std::string>& input_dtype() const { return input_dtype_; }
@@ -44,16 +49,22 @@ class StoredModel {
     const TensorSource* source = nullptr;
     std::string key;
   };
+  void open_sources();
   Place place_of(const PlannedFile& file, const PlannedTensor& tensor) const;
 
   std::string directory_;
-  model::ModelSpec spec_;
+  std::optional<model::ModelSpec> spec_;
   std::optional<Manifest> manifest_;
   std::optional<std::string> input_dtype_;
   WeightPlan plan_;
   bool is_sharded_ = false;
+  bool is_adapter_ = false;
   std::map<int64_t, std::unique_ptr<TensorSource>> sources_;  // by module; a SHARDED one: whole keys, module 0 only
   std::map<std::string, Place> by_sharded_key_;
 };
+
+// The directory of an adapter's base model, as its configuration names it: from the working directory, or else from
+// where the adapter lies. None when it names a model of a hub.
+std::optional<std::string> local_base(const std::string& adapter_directory);
 
 }  // namespace stft::checkpoint

@@ -120,6 +120,10 @@ std::unique_ptr<TensorSource> open_safetensors(const std::string& directory) {
   return std::make_unique<SafetensorsSource>(io::ModelWeights::open(directory));
 }
 
+std::unique_ptr<TensorSource> open_safetensors_file(const std::string& path) {
+  return std::make_unique<SafetensorsSource>(io::ModelWeights::open_file(path));
+}
+
 std::unique_ptr<TensorSource> open_sharded(std::shared_ptr<const DcpDirectory> checkpoint, std::string prefix) {
   return std::make_unique<ShardedSource>(std::move(checkpoint), std::move(prefix));
 }

@@ -61,6 +61,9 @@ void read_rows_into(const TensorSource& source, const std::string& key, RowRange
 // Errors of io::ModelWeights::open.
 std::unique_ptr<TensorSource> open_safetensors(const std::string& directory);
 
+// Of one safetensors file.
+std::unique_ptr<TensorSource> open_safetensors_file(const std::string& path);
+
 // Of the tensors of `checkpoint` whose keys begin with `prefix`, which is left out of the keys here.
 std::unique_ptr<TensorSource> open_sharded(std::shared_ptr<const DcpDirectory> checkpoint, std::string prefix);
 

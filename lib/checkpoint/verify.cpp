@@ -33,7 +33,7 @@ std::vector<std::string> listing_faults(const std::string& directory, const Mani
   }
   const bool is_sharded = manifest.state_dict_type == StateDictType::kSharded;
   std::vector<std::string> needed = {kRunStateFile, kRecipeFile,
-                                     is_sharded ? "pytorch_model_fsdp_0/.metadata" : "model.safetensors"};
+                                     is_sharded ? "pytorch_model_fsdp_0/.metadata" : manifest.weights.front().path};
   if (manifest.has_optimizer) {
     needed.emplace_back("optimizer_0/.metadata");
   }
@@ -54,6 +54,9 @@ std::vector<std::string> coverage_faults(const StoredModel& stored) {
     }
   }
   std::vector<std::string> faults;
+  if (stored.is_adapter()) {
+    return faults;  // its base is not part of the checkpoint
+  }
   const model::SentenceModel model(stored.spec());
   for (const model::Parameter& parameter : model.parameters()) {
     const std::string key = sharded_key(parameter);

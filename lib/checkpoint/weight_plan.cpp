@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/dtype.h"
+#include "peft/adapter_file.h"
 
 namespace stft::checkpoint {
 namespace {
@@ -66,21 +67,84 @@ bool is_safe_path(const std::string& text) {
   return true;
 }
 
+// `transformer_file`: the name of module 0's.
+WeightPlan finish_plan(const model::SentenceModel& model, const PretrainedWeights& weights,
+                       std::map<int64_t, PlannedFile> by_module, const std::string& transformer_file) {
+  WeightPlan plan;
+  for (auto& [module, file] : by_module) {
+    const std::string& folder = model.spec().modules[static_cast<size_t>(module)].path;
+    file.module = module;
+    file.path = (fs::path(folder) / (module == 0 ? transformer_file : "model.safetensors")).string();
+    const TensorSource* source = weights.source_of(module);
+    if (source != nullptr && file.metadata.empty()) {
+      file.metadata = source->metadata();
+    }
+    plan.push_back(std::move(file));
+  }
+  return plan;
+}
+
+io::Dtype file_dtype(peft::WeightDtype dtype) {
+  switch (dtype) {
+    case peft::WeightDtype::kFp32:
+      return io::Dtype::kF32;
+    case peft::WeightDtype::kBf16:
+      return io::Dtype::kBF16;
+    case peft::WeightDtype::kFp16:
+      return io::Dtype::kF16;
+  }
+  throw_internal("known dtype", "");
+}
+
+PlannedTensor planned_parameter(const model::Parameter& parameter, int64_t index, const PretrainedWeights& weights) {
+  const ParameterSource& from = weights.sources()[static_cast<size_t>(index)];
+  PlannedTensor tensor;
+  tensor.key = from.key;
+  tensor.sharded_key = sharded_key(parameter);
+  tensor.dtype = from.stored ? from.stored->dtype : io::Dtype::kF32;
+  tensor.shape = parameter.shape;
+  tensor.is_parameter = true;
+  tensor.parameter = index;
+  return tensor;
+}
+
+// By module: the adapter's file, and those of the other modules.
+std::map<int64_t, PlannedFile> plan_adapter(const model::SentenceModel& model, const PretrainedWeights& weights,
+                                            const peft::Adapter& adapter) {
+  std::map<int64_t, PlannedFile> by_module;
+  const auto& table = model.parameters();
+  for (const auto& [index, key] : adapter.file_keys) {
+    const model::Parameter& parameter = table[static_cast<size_t>(index)];
+    PlannedTensor tensor;
+    tensor.key = key;
+    tensor.sharded_key = sharded_key(parameter);
+    tensor.dtype = file_dtype(adapter.config.dtype);
+    tensor.shape = parameter.shape;
+    tensor.is_parameter = true;
+    tensor.parameter = index;
+    by_module[0].tensors.push_back(std::move(tensor));
+  }
+  by_module[0].metadata = {{"format", "pt"}};
+  for (size_t i = 0; i < weights.sources().size(); ++i) {
+    if (table[i].module != 0) {
+      by_module[table[i].module].tensors.push_back(planned_parameter(table[i], static_cast<int64_t>(i), weights));
+    }
+  }
+  return by_module;
+}
+
 }  // namespace
 
-WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeights& weights) {
+WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeights& weights,
+                        const peft::Adapter* adapter) {
+  if (adapter != nullptr) {
+    return finish_plan(model, weights, plan_adapter(model, weights, *adapter), peft::kAdapterWeightsFile);
+  }
   std::map<int64_t, PlannedFile> by_module;
   std::set<std::string> taken;
   const auto& table = model.parameters();
   for (size_t i = 0; i < table.size(); ++i) {
-    const ParameterSource& from = weights.sources()[i];
-    PlannedTensor tensor;
-    tensor.key = from.key;
-    tensor.sharded_key = sharded_key(table[i]);
-    tensor.dtype = from.stored ? from.stored->dtype : io::Dtype::kF32;
-    tensor.shape = table[i].shape;
-    tensor.is_parameter = true;
-    tensor.parameter = static_cast<int64_t>(i);
+    PlannedTensor tensor = planned_parameter(table[i], static_cast<int64_t>(i), weights);
     taken.insert(tensor.sharded_key);
     by_module[table[i].module].tensors.push_back(std::move(tensor));
   }
@@ -94,17 +158,7 @@ WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeigh
     taken.insert(tensor.sharded_key);
     by_module[0].tensors.push_back(std::move(tensor));
   }
-  WeightPlan plan;
-  for (auto& [module, file] : by_module) {
-    const std::string& folder = model.spec().modules[static_cast<size_t>(module)].path;
-    file.module = module;
-    file.path = (std::filesystem::path(folder) / "model.safetensors").string();
-    if (const TensorSource* source = weights.source_of(module)) {
-      file.metadata = source->metadata();
-    }
-    plan.push_back(std::move(file));
-  }
-  return plan;
+  return finish_plan(model, weights, std::move(by_module), "model.safetensors");
 }
 
 Json to_json(const WeightPlan& plan) {
@@ -134,7 +188,8 @@ WeightPlan weight_plan_from_json(const Json& json, const std::string& origin) {
     PlannedFile file;
     file.module = io::get_int(entry, "module", origin);
     file.path = io::get_string(entry, "path", origin);
-    if (!is_safe_path(file.path) || fs::path(file.path).filename() != "model.safetensors" ||
+    const fs::path name = fs::path(file.path).filename();
+    if (!is_safe_path(file.path) || (name != "model.safetensors" && name != peft::kAdapterWeightsFile) ||
         !paths.insert(file.path).second) {
       throw_malformed(origin, "'" + file.path + "' is no model.safetensors inside the directory, or is given twice");
     }

@@ -11,6 +11,7 @@
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "model/sentence_model.h"
+#include "peft/lora.h"
 
 namespace stft::checkpoint {
 
@@ -32,7 +33,9 @@ struct PlannedFile {
 
 using WeightPlan = std::vector<PlannedFile>;
 
-WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeights& weights);
+// With an adapter the transformer's file is PEFT's adapter_model.safetensors, with what is trained and nothing else.
+WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeights& weights,
+                        const peft::Adapter* adapter = nullptr);
 
 // As the manifest keeps it. UserError naming `origin` for anything malformed.
 io::Json to_json(const WeightPlan& plan);

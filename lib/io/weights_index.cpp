@@ -75,7 +75,13 @@ ModelWeights ModelWeights::open(const std::string& directory) {
     weights.add_shards(directory);
     return weights;
   }
-  weights.files_.push_back(SafetensorsFile::open(weights.path_));
+  return open_file(weights.path_);
+}
+
+ModelWeights ModelWeights::open_file(const std::string& path) {
+  ModelWeights weights;
+  weights.path_ = path;
+  weights.files_.push_back(SafetensorsFile::open(path));
   for (const TensorInfo& info : weights.files_.front().tensors()) {
     weights.tensors_.emplace(info.name, StoredTensor{&weights.files_.front(), &info});
   }

@@ -29,6 +29,9 @@ class ModelWeights {
   // index is malformed or names a file outside the directory, and for every fault of a file.
   static ModelWeights open(const std::string& directory);
 
+  // The tensors of one file. Errors of SafetensorsFile::open.
+  static ModelWeights open_file(const std::string& path);
+
   // Whether open() has something to open.
   static bool exist_in(const std::string& directory);
 

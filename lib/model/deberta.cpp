@@ -157,11 +157,11 @@ class Deberta final : public Encoder {
     BlockBuilder builder(parts);
     const int64_t hidden = config.hidden_size;
     builder.begin_block("embeddings", false);
-    word_ = {builder.add("embeddings.word_embeddings.weight", {config.vocab_size, config.embedding_size}, true),
-             config.padding_token};
+    word_ =
+        builder.embedding("embeddings.word_embeddings", config.vocab_size, config.embedding_size, config.padding_token);
     if (config.has_absolute_positions) {
-      position_.table =
-          builder.add("embeddings.position_embeddings.weight", {config.max_positions, config.embedding_size}, true);
+      position_ = builder.embedding("embeddings.position_embeddings", config.max_positions, config.embedding_size,
+                                    std::nullopt);
     }
     if (config.type_vocab_size > 0) {
       token_type_ =
@@ -237,7 +237,7 @@ class Deberta final : public Encoder {
 
   at::Tensor embed(const TokenBatch& batch) const {
     auto sum_TD = word_(batch.token_ids_T);
-    if (position_.table != nullptr) {
+    if (position_.exists()) {
       sum_TD = sum_TD + position_(batch.position_T);
     }
     return token_type_ != nullptr ? sum_TD + value(*token_type_).select(0, 0) : sum_TD;
@@ -257,7 +257,8 @@ class Deberta final : public Encoder {
   }
 
   at::Tensor finish_embedding(const at::Tensor& sum_TD, const Shared& shared, const ForwardContext& context) const {
-    const auto wide_TD = embedding_projection_.weight != nullptr ? embedding_projection_(sum_TD) : sum_TD;
+    const auto wide_TD =
+        embedding_projection_.exists() ? embedding_projection_(sum_TD, {shared.batch, context, 0}) : sum_TD;
     return drop_tokens(embedding_norm_(wide_TD), shared.batch, context, {0, 1, config_.hidden_dropout});
   }
 
@@ -280,7 +281,10 @@ class Deberta final : public Encoder {
     }
     const auto positions_PD = drop_positions(shared, context, number);
     const auto projected_HEP = [&](const Linear& projection) {
-      return projection(positions_PD).view({positions_PD.size(0), config_.heads, -1}).permute({1, 2, 0}).to(at::kFloat);
+      return projection.without_dropout(positions_PD)
+          .view({positions_PD.size(0), config_.heads, -1})
+          .permute({1, 2, 0})
+          .to(at::kFloat);
     };
     at::Tensor key_HEP, query_HEP;
     if (config_.has_content_to_position) {
@@ -320,11 +324,12 @@ class Deberta final : public Encoder {
     const auto drop = [&](const at::Tensor& tokens_TD, uint32_t site) {
       return drop_tokens(tokens_TD, shared.batch, context, {number, site, config_.hidden_dropout});
     };
-    const auto attended_TD =
-        attend(layer.query(input_TD), layer.key(input_TD), layer.value(input_TD), shared.batch, context, plan);
-    const auto middle_TD = layer.attention_norm(drop(layer.attention_output(attended_TD), 1) + input_TD);
-    const auto inner = activate(config_.activation, layer.intermediate(middle_TD));
-    return layer.output_norm(drop(layer.output(inner), 2) + middle_TD);
+    const LayerPass pass{shared.batch, context, number};
+    const auto attended_TD = attend(layer.query(input_TD, pass), layer.key(input_TD, pass), layer.value(input_TD, pass),
+                                    shared.batch, context, plan);
+    const auto middle_TD = layer.attention_norm(drop(layer.attention_output(attended_TD, pass), 1) + input_TD);
+    const auto inner = activate(config_.activation, layer.intermediate(middle_TD, pass));
+    return layer.output_norm(drop(layer.output(inner, pass), 2) + middle_TD);
   }
 
   Config config_;

@@ -35,8 +35,7 @@ class Decoder final : public Encoder {
   Decoder(DecoderConfig config, EncoderParts parts) : config_(std::move(config)), parts_(parts) {
     BlockBuilder builder(parts);
     builder.begin_block("embed_tokens", false);
-    tokens_.table = builder.add("embed_tokens.weight", {config_.vocab_size, config_.hidden_size}, true);
-    tokens_.padding = config_.padding_token;
+    tokens_ = builder.embedding("embed_tokens", config_.vocab_size, config_.hidden_size, config_.padding_token);
     for (size_t i = 0; i < config_.attention.size(); ++i) {
       const std::string name = fmt::format("layers.{}", i);
       builder.begin_block(name, true);
@@ -121,9 +120,11 @@ class Decoder final : public Encoder {
     plan.reach = attention.reach;
     plan.scale = config_.score_scale;
     plan.soft_cap = config_.score_soft_cap;
-    const auto query_TD = rotate(normalize_heads(layer.query_norm, layer.query(input_TD)), angles);
-    const auto key_TD = rotate(normalize_heads(layer.key_norm, layer.key(input_TD)), angles);
-    return layer.attention_output(attend(query_TD, key_TD, layer.value(input_TD), shared.batch, context, plan));
+    const LayerPass pass{shared.batch, context, plan.layer};
+    const auto query_TD = rotate(normalize_heads(layer.query_norm, layer.query(input_TD, pass)), angles);
+    const auto key_TD = rotate(normalize_heads(layer.key_norm, layer.key(input_TD, pass)), angles);
+    return layer.attention_output(attend(query_TD, key_TD, layer.value(input_TD, pass), shared.batch, context, plan),
+                                  pass);
   }
 
   at::Tensor forward_layer(size_t i, const at::Tensor& input_TD, const Shared& shared,
@@ -134,7 +135,8 @@ class Decoder final : public Encoder {
     };
     const auto attended_TD = forward_attention(i, layer.input_norm(input_TD), shared, context);
     const auto middle_TD = input_TD + outer(layer.attention_outer_norm, attended_TD);
-    return middle_TD + outer(layer.mlp_outer_norm, layer.mlp(layer.mlp_norm(middle_TD)));
+    return middle_TD + outer(layer.mlp_outer_norm, layer.mlp(layer.mlp_norm(middle_TD),
+                                                             {shared.batch, context, static_cast<uint32_t>(i) + 1}));
   }
 
   DecoderConfig config_;

@@ -12,6 +12,7 @@
 #include "io/json.h"
 #include "model/block_hooks.h"
 #include "model/parameter.h"
+#include "model/projection.h"
 #include "model/token_batch.h"
 
 namespace stft::model {
@@ -50,11 +51,12 @@ class Encoder {
   virtual std::vector<PublishedName> published_names() const { return {}; }
 };
 
-// What an encoder is built into: its parameters (leaves undefined) and its blocks are appended, and it keeps references
-// to the parameters.
+// What an encoder is built into: its parameters (leaves undefined), blocks and projections are appended, and it keeps
+// references to the parameters and projections.
 struct EncoderParts {
   ParameterTable& parameters;
   std::vector<Block>& blocks;
+  ProjectionTable& projections;
 };
 
 struct EncoderInput {

@@ -15,15 +15,28 @@ namespace stft::model {
 
 // Rows of a table of tokens or positions.
 struct Embedding {
-  const Parameter* table = nullptr;
+  const Projection* table = nullptr;              // null: the family has none here
   std::optional<int64_t> padding = std::nullopt;  // the row that gets no gradient
+  bool exists() const { return table != nullptr; }
   at::Tensor operator()(const at::Tensor& row_T) const;
 };
 
+// The forward pass that a projection takes part in: whose tokens its input holds, and the layer's number, which keys
+// the dropout of adapters (0: the embeddings).
+struct LayerPass {
+  const TokenBatch& batch;
+  const ForwardContext& context;
+  uint32_t layer = 0;
+};
+
 struct Linear {
-  const Parameter* weight = nullptr;
-  const Parameter* bias = nullptr;  // null: none
-  at::Tensor operator()(const at::Tensor& input) const;
+  const Projection* projection = nullptr;  // null: the family has none here
+
+  bool exists() const { return projection != nullptr; }
+  // `input` [T, in] in the batch's layout.
+  at::Tensor operator()(const at::Tensor& input, const LayerPass& pass) const;
+  // The same for rows that are no tokens of texts, which adapters do not drop.
+  at::Tensor without_dropout(const at::Tensor& input) const;
 };
 
 // Ba et al., "Layer Normalization", 2016.
@@ -52,19 +65,22 @@ at::Tensor activate(Activation activation, const at::Tensor& input);
 struct GatedMlp {
   Linear gate, up, down;
   Activation activation = Activation::kSilu;
-  at::Tensor operator()(const at::Tensor& input) const;
+  at::Tensor operator()(const at::Tensor& input, const LayerPass& pass) const;
 };
 
 // Where dropout of token vectors happens.
 struct DropoutSite {
   uint32_t layer = 0;  // 0: the embeddings
-  uint32_t site = 1;   // from 1 on; 0 is the attention's
+  uint32_t site = 1;   // from 1 on; 0 is the attention's; from kFirstBranchSite on the adapters'
   double probability = 0.0;
 };
 
 // `input` [T, D] with the context's dropout, if any.
 at::Tensor drop_tokens(const at::Tensor& input_TD, const TokenBatch& batch, const ForwardContext& context,
                        const DropoutSite& site);
+
+// Sites below are the families' own.
+inline constexpr uint32_t kFirstBranchSite = 4;
 
 // Adds parameters to the table and to the block that is being filled.
 class BlockBuilder {
@@ -75,11 +91,14 @@ class BlockBuilder {
   const Parameter* add(std::string name, std::vector<int64_t> shape, bool has_weight_decay);
   // `name`.weight [out, in] and, if asked for, `name`.bias.
   Linear linear(const std::string& name, int64_t in, int64_t out, bool has_bias = true);
+  // `name`.weight [rows, width].
+  Embedding embedding(const std::string& name, int64_t rows, int64_t width, std::optional<int64_t> padding);
   LayerNorm layer_norm(const std::string& name, int64_t width, double eps, bool has_bias = true);
   RmsNorm rms_norm(const std::string& name, int64_t width, double eps, bool adds_one = false);
 
  private:
   EncoderParts parts_;
+  uint32_t projections_in_block_ = 0;
 };
 
 }  // namespace stft::model

@@ -30,6 +30,7 @@ struct ModelConfig {
   std::string name_or_path;               // required: a model directory, or the id of a model of a hub
   std::string revision = "main";          // of the hub's model: a branch, a tag or a commit
   std::string snapshot;                   // no key: where the hub's model lies on this machine, once that is known
+  std::string base;                       // no key: of an adapter's directory, where its base model lies
   std::optional<int64_t> max_seq_length;  // unset: the model's own
   std::vector<PoolingMode> pooling;       // empty: the model's own
   std::optional<bool> include_prompt;     // unset: the model's own

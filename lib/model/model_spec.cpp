@@ -211,10 +211,16 @@ std::optional<std::string> static_embedding_directory(const std::string& directo
                    : std::nullopt;
 }
 
-ModelSpec read_model_spec(const std::string& directory) {
+std::string files_directory(const std::string& directory, const std::string& base) {
+  return base.empty() || is_file(path_in(directory, "modules.json")) ? directory : base;
+}
+
+ModelSpec read_model_spec(const std::string& given, const std::string& base) {
   ModelSpec spec;
-  spec.directory = directory;
-  const std::string config_file = path_in(directory, "config.json");
+  spec.directory = files_directory(given, base);
+  spec.base = base.empty() ? given : base;
+  const std::string& directory = spec.directory;
+  const std::string config_file = path_in(spec.base, "config.json");
   const std::string modules_file = path_in(directory, "modules.json");
   spec.config = static_embedding_directory(directory) ? Json::object() : io::read_json_file(config_file);
   if (is_file(modules_file)) {

@@ -48,6 +48,7 @@ struct ModuleSpec {
 
 struct ModelSpec {
   std::string directory;
+  std::string base;                            // where config.json and the transformer's weights are; else `directory`
   io::Json config;                             // config.json; an empty object beside a StaticEmbedding
   std::vector<ModuleSpec> modules;             // a transformer and a pooling, or a StaticEmbedding; then the rest
   std::optional<int64_t> max_seq_length;       // sentence_bert_config.json
@@ -69,9 +70,13 @@ struct ModelSpec {
 // when modules.json is malformed.
 std::optional<std::string> static_embedding_directory(const std::string& directory);
 
-// Reads the directory; of a StaticEmbedding's file the header. UserError when a file is missing or malformed, or a
-// module, pooling mode or family is not available.
-ModelSpec read_model_spec(const std::string& directory);
+// Reads the directory; of a StaticEmbedding's file the header. `base`, unless empty, is the model that the directory's
+// adapter belongs to: config.json and the transformer's weights are there, and all the rest too when the directory has
+// no modules.json. UserError when a file is missing or malformed, or a module, pooling mode or family is not available.
+ModelSpec read_model_spec(const std::string& directory, const std::string& base = "");
+
+// Where such a model's other files are, the tokenizer's among them.
+std::string files_directory(const std::string& directory, const std::string& base);
 
 // The spec with the recipe's changes: causal, pooling, include_prompt, normalize, dense, dropout, prompts,
 // max_seq_length, similarity. A new Dense is initialised from `seed`.

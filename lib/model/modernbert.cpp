@@ -82,8 +82,8 @@ class ModernBert final : public Encoder {
   ModernBert(Config config, EncoderParts parts) : config_(std::move(config)), parts_(parts) {
     BlockBuilder builder(parts);
     builder.begin_block("embeddings", false);
-    tokens_.table = builder.add("embeddings.tok_embeddings.weight", {config_.vocab_size, config_.hidden_size}, true);
-    tokens_.padding = config_.padding_token;
+    tokens_ =
+        builder.embedding("embeddings.tok_embeddings", config_.vocab_size, config_.hidden_size, config_.padding_token);
     for (size_t i = 0; i < config_.is_local.size(); ++i) {
       const std::string name = fmt::format("layers.{}", i);
       builder.begin_block(name, true);
@@ -145,10 +145,11 @@ class ModernBert final : public Encoder {
       plan.reach = config_.reach;
     }
     const RopeAngles& angles = shared.angles[is_local ? 1 : 0];
-    const auto parts = layer.query_key_value(input_TD).chunk(3, -1);
+    const LayerPass pass{shared.batch, context, plan.layer};
+    const auto parts = layer.query_key_value(input_TD, pass).chunk(3, -1);
     const auto attended_TD =
         attend(rotate(parts[0], angles), rotate(parts[1], angles), parts[2], shared.batch, context, plan);
-    return drop_tokens(layer.attention_output(attended_TD), shared.batch, context,
+    return drop_tokens(layer.attention_output(attended_TD, pass), shared.batch, context,
                        {plan.layer, 1, config_.attention_dropout});
   }
 
@@ -157,10 +158,11 @@ class ModernBert final : public Encoder {
     const Layer& layer = layers_[i];
     const auto normed_TD = layer.attention_norm.weight != nullptr ? layer.attention_norm(input_TD) : input_TD;
     const auto middle_TD = input_TD + forward_attention(i, normed_TD, shared, context);
-    const auto parts = layer.mlp_input(layer.mlp_norm(middle_TD)).chunk(2, -1);
+    const LayerPass pass{shared.batch, context, static_cast<uint32_t>(i) + 1};
+    const auto parts = layer.mlp_input(layer.mlp_norm(middle_TD), pass).chunk(2, -1);
     const auto inner = drop_tokens(activate(config_.activation, parts[0]) * parts[1], shared.batch, context,
                                    {static_cast<uint32_t>(i) + 1, 2, config_.mlp_dropout});
-    return middle_TD + layer.mlp_output(inner);
+    return middle_TD + layer.mlp_output(inner, pass);
   }
 
   Config config_;

@@ -57,10 +57,10 @@ class PostNormEncoder final : public Encoder {
     BlockBuilder builder(parts);
     const PostNormNames& names = config_.names;
     builder.begin_block("embeddings", false);
-    word_ = {builder.add(names.word, {config_.vocab_size, config_.embedding_size}, true), config_.padding_token};
+    word_ = builder.embedding(names.word, config_.vocab_size, config_.embedding_size, config_.padding_token);
     if (is_given(names.position)) {
-      position_.table = builder.add(names.position, {config_.position_rows, config_.embedding_size}, true);
-      position_.padding = config_.counts_from_padding ? config_.padding_token : std::nullopt;
+      position_ = builder.embedding(names.position, config_.position_rows, config_.embedding_size,
+                                    config_.counts_from_padding ? config_.padding_token : std::nullopt);
     }
     if (is_given(names.token_type)) {
       token_type_ = builder.add(names.token_type, {config_.type_vocab_size, config_.embedding_size}, true);
@@ -133,7 +133,7 @@ class PostNormEncoder final : public Encoder {
 
   at::Tensor embed(const TokenBatch& batch, Shared& shared) const {
     auto sum_TD = word_(batch.token_ids_T);
-    if (position_.table != nullptr) {
+    if (position_.exists()) {
       sum_TD = sum_TD + position_(config_.counts_from_padding ? counted_positions(batch, *config_.padding_token)
                                                               : batch.position_T);
     }
@@ -151,7 +151,7 @@ class PostNormEncoder final : public Encoder {
 
   at::Tensor finish_embedding(const at::Tensor& sum_TD, const Shared& shared, const ForwardContext& context) const {
     const auto dropped_TD = drop_tokens(embedding_norm_(sum_TD), shared.batch, context, {0, 1, config_.hidden_dropout});
-    return embedding_projection_.weight != nullptr ? embedding_projection_(dropped_TD) : dropped_TD;
+    return embedding_projection_.exists() ? embedding_projection_(dropped_TD, {shared.batch, context, 0}) : dropped_TD;
   }
 
   at::Tensor forward_attention(const Layer& layer, const at::Tensor& input_TD, const Shared& shared,
@@ -161,13 +161,15 @@ class PostNormEncoder final : public Encoder {
     plan.layer = number;
     plan.dropout = config_.attention_dropout;
     plan.bias = shared.bias;
-    auto query_TD = layer.query(input_TD);
-    auto key_TD = layer.key(input_TD);
+    const LayerPass pass{shared.batch, context, number};
+    auto query_TD = layer.query(input_TD, pass);
+    auto key_TD = layer.key(input_TD, pass);
     if (shared.angles) {
       query_TD = rotate(query_TD, *shared.angles);
       key_TD = rotate(key_TD, *shared.angles);
     }
-    return layer.attention_output(attend(query_TD, key_TD, layer.value(input_TD), shared.batch, context, plan));
+    return layer.attention_output(attend(query_TD, key_TD, layer.value(input_TD, pass), shared.batch, context, plan),
+                                  pass);
   }
 
   at::Tensor forward_layer(const Layer& layer, const at::Tensor& input_TD, const Shared& shared,
@@ -177,13 +179,16 @@ class PostNormEncoder final : public Encoder {
       attended_TD = drop_tokens(attended_TD, shared.batch, context, {number, 1, config_.hidden_dropout});
     }
     const auto middle_TD = layer.attention_norm(attended_TD + input_TD);
-    auto inner_TD = layer.gate.weight == nullptr
-                        ? activate(config_.activation, layer.intermediate(middle_TD))
-                        : activate(config_.activation, layer.gate(middle_TD)) * layer.intermediate(middle_TD);
+    const LayerPass pass{shared.batch, context, number};
+    auto inner_TD =
+        activate(config_.activation, (layer.gate.exists() ? layer.gate : layer.intermediate)(middle_TD, pass));
+    if (layer.gate.exists()) {
+      inner_TD = inner_TD * layer.intermediate(middle_TD, pass);
+    }
     if (config_.drops_inner) {
       inner_TD = drop_tokens(inner_TD, shared.batch, context, {number, 3, config_.hidden_dropout});
     }
-    auto output_TD = layer.output(inner_TD);
+    auto output_TD = layer.output(inner_TD, pass);
     if (config_.drops_output) {
       output_TD = drop_tokens(output_TD, shared.batch, context, {number, 2, config_.hidden_dropout});
     }

@@ -19,8 +19,8 @@ namespace stft::model {
 // none.
 struct PostNormNames {
   const char* prefix = "";  // of files with a head
-  const char* word = "embeddings.word_embeddings.weight";
-  const char* position = "embeddings.position_embeddings.weight";
+  const char* word = "embeddings.word_embeddings";
+  const char* position = "embeddings.position_embeddings";
   const char* token_type = "embeddings.token_type_embeddings.weight";
   const char* embedding_norm = "embeddings.LayerNorm";
   const char* embedding_projection = "";  // from embedding_size to hidden_size

@@ -36,7 +36,7 @@ at::Tensor apply_activation(DenseActivation activation, const at::Tensor& input)
 
 SentenceModel::SentenceModel(ModelSpec spec) : spec_(std::move(spec)) {
   const bool is_static = spec_.modules.front().kind == ModuleKind::kStaticEmbedding;
-  const EncoderParts parts{parameters_, blocks_};
+  const EncoderParts parts{parameters_, blocks_, projections_};
   encoder_ = is_static ? build_static_embedding(spec_.modules.front().table, parts)
                        : build_encoder({spec_.config, spec_.directory + "/config.json", spec_.dropout, parts});
   for (Parameter& parameter : parameters_) {

@@ -24,7 +24,10 @@ class SentenceModel {
   const Encoder& encoder() const { return *encoder_; }
   ParameterTable& parameters() { return parameters_; }
   const ParameterTable& parameters() const { return parameters_; }
+  std::vector<Block>& blocks() { return blocks_; }
   const std::vector<Block>& blocks() const { return blocks_; }
+  ProjectionTable& projections() { return projections_; }
+  const ProjectionTable& projections() const { return projections_; }
 
   // Longest text in tokens, special tokens included: max_seq_length, but no more than the encoder has positions.
   int64_t max_seq_length() const;
@@ -47,6 +50,7 @@ class SentenceModel {
   ModelSpec spec_;
   ParameterTable parameters_;
   std::vector<Block> blocks_;
+  ProjectionTable projections_;
   std::unique_ptr<Encoder> encoder_;
   std::vector<DenseModule> dense_;
 };

@@ -16,7 +16,7 @@ class StaticEmbedding final : public Encoder {
   StaticEmbedding(const StaticEmbeddingSpec& spec, EncoderParts parts) : spec_(spec) {
     BlockBuilder builder(parts);
     builder.begin_block("embedding", false);
-    table_.table = builder.add("embedding.weight", {spec.rows, spec.width}, true);
+    table_ = builder.embedding("embedding", spec.rows, spec.width, std::nullopt);
   }
 
   at::Tensor forward(const TokenBatch& batch, const ForwardContext& context) const override {

@@ -76,7 +76,7 @@ class T5 final : public Encoder {
   T5(const Config& config, EncoderParts parts) : config_(config), parts_(parts) {
     BlockBuilder builder(parts);
     builder.begin_block("shared", false);
-    tokens_.table = builder.add("shared.weight", {config.vocab_size, config.hidden_size}, true);
+    tokens_ = builder.embedding("shared", config.vocab_size, config.hidden_size, std::nullopt);
     relative_bias_ = builder.add("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
                                  {config.relative.buckets, config.heads}, false);
     for (int64_t i = 0; i < config.layers; ++i) {
@@ -148,15 +148,18 @@ class T5 final : public Encoder {
     const auto drop = [&](const at::Tensor& tokens_TD, uint32_t site) {
       return drop_tokens(tokens_TD, shared.batch, context, {plan.layer, site, config_.dropout});
     };
+    const LayerPass pass{shared.batch, context, plan.layer};
     const auto normed_TD = layer.attention_norm(input_TD);
-    const auto attended_TD =
-        attend(layer.query(normed_TD), layer.key(normed_TD), layer.value(normed_TD), shared.batch, context, plan);
-    const auto middle_TD = input_TD + drop(layer.attention_output(attended_TD), 1);
+    const auto attended_TD = attend(layer.query(normed_TD, pass), layer.key(normed_TD, pass),
+                                    layer.value(normed_TD, pass), shared.batch, context, plan);
+    const auto middle_TD = input_TD + drop(layer.attention_output(attended_TD, pass), 1);
     const auto mlp_input_TD = layer.mlp_norm(middle_TD);
-    const auto inner = layer.gate.weight == nullptr
-                           ? activate(config_.activation, layer.intermediate(mlp_input_TD))
-                           : activate(config_.activation, layer.gate(mlp_input_TD)) * layer.intermediate(mlp_input_TD);
-    return middle_TD + drop(layer.output(drop(inner, 2)), 3);
+    auto inner =
+        activate(config_.activation, (layer.gate.exists() ? layer.gate : layer.intermediate)(mlp_input_TD, pass));
+    if (layer.gate.exists()) {
+      inner = inner * layer.intermediate(mlp_input_TD, pass);
+    }
+    return middle_TD + drop(layer.output(drop(inner, 2), pass), 3);
   }
 
   Config config_;

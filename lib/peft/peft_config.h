@@ -23,6 +23,7 @@ struct AdapterConfig {
   std::vector<std::string> target_modules;  // one entry "all-linear", one regex, or suffixes
   bool target_modules_is_list = false;
   std::vector<std::string> exclude_modules;
+  bool exclude_modules_is_list = true;  // else one regex, or nothing
   std::vector<std::string> modules_to_save;
   std::map<std::string, int64_t> rank_pattern;
   std::map<std::string, double> alpha_pattern;

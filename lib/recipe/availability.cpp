@@ -141,7 +141,9 @@ std::vector<Refusal> train_refusals(const TrainConfig& t, const optim::OptimConf
 std::vector<Refusal> run_refusals(const Recipe& r) {
   const checkpoint::CheckpointConfig& c = r.checkpoint;
   std::vector<Refusal> refusals = {
-      {"adapter", r.adapter.has_value(), "an adapter (LoRA, QLoRA)"},
+      {"adapter.type", r.adapter && r.adapter->type == peft::AdapterType::kQlora, "qlora"},
+      {"adapter.init_lora_weights", r.adapter && r.adapter->init_lora_weights == peft::LoraInit::kPissa, "pissa"},
+      {"model.causal", r.adapter && r.model.causal.has_value(), "causal with an adapter"},
       {"quantization", r.quantization.has_value(), "quantization"},
       {"data.train", r.data.train.size() > 1, "more than one data set"},
       {"checkpoint.adapter_only", !c.adapter_only, "adapter_only: false (adapters)"},

@@ -111,7 +111,8 @@ void dump_adapter(const peft::AdapterConfig& adapter, YamlWriter& out) {
     out.scalar("target_modules",
                adapter.target_modules_is_list ? yaml(adapter.target_modules) : yaml(adapter.target_modules.front()));
   }
-  out.scalar("exclude_modules", yaml(adapter.exclude_modules));
+  out.scalar("exclude_modules",
+             adapter.exclude_modules_is_list ? yaml(adapter.exclude_modules) : yaml(adapter.exclude_modules.front()));
   out.scalar("modules_to_save", yaml(adapter.modules_to_save));
   out.scalar("rank_pattern", yaml_map(adapter.rank_pattern));
   out.scalar("alpha_pattern", yaml_map(adapter.alpha_pattern));

@@ -13,11 +13,20 @@ namespace {
 
 void throw_if_any(Diagnostics& diagnostics, Purpose purpose) {
   if (purpose == Purpose::kEvaluation) {
-    for (const char* section : {"run", "data.train", "checkpoint", "train"}) {
+    for (const char* section : {"run", "data.train", "checkpoint", "train", "adapter", "quantization"}) {
       diagnostics.forget_under(section);
     }
   }
   diagnostics.throw_if_any();
+}
+
+// An adapter is evaluated with its base; it is trained on as adapter.path.
+void refuse_adapter_as_model(const Recipe& recipe, Diagnostics& diagnostics) {
+  if (is_adapter_directory(recipe.model.directory())) {
+    diagnostics.add("model.name_or_path", "'" + recipe.model.name_or_path +
+                                              "' is an adapter; name its base model here, and the adapter as "
+                                              "adapter.path");
+  }
 }
 
 }  // namespace
@@ -34,6 +43,10 @@ Recipe load(const std::string& path, const std::vector<std::string>& overrides, 
   check_availability(recipe, diagnostics);
   if (purpose == Purpose::kEvaluation) {
     recipe.train.global_batch_size.reset();
+    recipe.adapter.reset();  // an adapter is part of the model that is given
+    recipe.quantization.reset();
+  } else {
+    refuse_adapter_as_model(recipe, diagnostics);
   }
   throw_if_any(diagnostics, purpose);
   recipe.origins = diagnostics.origins();
@@ -48,6 +61,9 @@ Recipe with_snapshot(Recipe recipe, const std::string& snapshot, Purpose purpose
   }
   if (const std::string problem = model_directory_problem(snapshot); !problem.empty()) {
     diagnostics.add("model.name_or_path", problem);
+  }
+  if (purpose == Purpose::kTraining) {
+    refuse_adapter_as_model(recipe, diagnostics);
   }
   check_metric(recipe, diagnostics);
   check_prompts(recipe, diagnostics);

@@ -21,6 +21,8 @@ peft::AdapterConfig read_targets(Reader& reader, peft::AdapterConfig adapter) {
   const YamlNode* node = reader.child("target_modules");
   adapter.target_modules_is_list = node != nullptr && node->kind == YamlKind::kList;
   adapter.target_modules = reader.texts("target_modules").value_or(adapter.target_modules);
+  const YamlNode* excluded = reader.child("exclude_modules");
+  adapter.exclude_modules_is_list = excluded == nullptr || excluded->kind != YamlKind::kScalar;
   adapter.exclude_modules = reader.texts("exclude_modules").value_or(adapter.exclude_modules);
   adapter.modules_to_save = reader.texts("modules_to_save").value_or(adapter.modules_to_save);
   adapter.rank_pattern = reader.integer_map("rank_pattern", kCount).value_or(adapter.rank_pattern);

@@ -261,6 +261,7 @@ void validate(const Recipe& recipe, Diagnostics& diagnostics) {
   check_sharding(recipe.sharding, diagnostics);
   check_metric(recipe, diagnostics);
   check_prompts(recipe, diagnostics);
+  check_adapter(recipe, diagnostics);
   check_checkpoint(recipe, diagnostics);
 }
 

@@ -17,6 +17,9 @@ void check_prompts(const Recipe& recipe, Diagnostics& diagnostics);
 // said before the model's files are here.
 void check_metric(const Recipe& recipe, Diagnostics& diagnostics);
 
+// The part of it about the adapter.
+void check_adapter(const Recipe& recipe, Diagnostics& diagnostics);
+
 // The part of it about saving, the best model and early stopping.
 void check_checkpoint(const Recipe& recipe, Diagnostics& diagnostics);
 

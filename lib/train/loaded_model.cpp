@@ -9,6 +9,7 @@
 #include "checkpoint/pretrained.h"
 #include "model/model_spec.h"
 #include "shard/shard_layout.h"
+#include "train/adapter.h"
 
 namespace stft::train {
 
@@ -20,15 +21,16 @@ void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::Se
   }
 }
 
-tokenizer::Tokenizer load_tokenizer(const std::string& directory) {
-  const auto bare = model::static_embedding_directory(directory);
-  return bare ? tokenizer::Tokenizer::load_bare(*bare) : tokenizer::Tokenizer::load(directory);
+tokenizer::Tokenizer load_tokenizer(const std::string& directory, const std::string& base) {
+  const std::string files = model::files_directory(directory, base);
+  const auto bare = model::static_embedding_directory(files);
+  return bare ? tokenizer::Tokenizer::load_bare(*bare) : tokenizer::Tokenizer::load(files);
 }
 
-LoadedModel load_model(const std::string& directory) {
+LoadedModel load_model(const std::string& directory, const std::string& base) {
   LoadedModel loaded;
-  model::ModelSpec spec = model::read_model_spec(directory);
-  loaded.tokenizer = std::make_unique<tokenizer::Tokenizer>(load_tokenizer(directory));
+  model::ModelSpec spec = model::read_model_spec(directory, base);
+  loaded.tokenizer = std::make_unique<tokenizer::Tokenizer>(load_tokenizer(directory, base));
   if (!spec.max_seq_length) {
     spec.max_seq_length = loaded.tokenizer->model_max_length();
   }
@@ -39,7 +41,8 @@ LoadedModel load_model(const std::string& directory) {
                                 loaded.model->max_seq_length(), loaded.tokenizer->special_tokens_per_text()));
   }
   const auto weights = checkpoint::PretrainedWeights::open(*loaded.model);
-  const shard::RowSource source = weights.source();
+  const auto adapter = base.empty() ? nullptr : attach_adapter_of(directory, *loaded.model, weights);
+  const shard::RowSource source = initial_rows(*loaded.model, weights, adapter.get(), 0);
   for (model::Parameter& parameter : loaded.model->parameters()) {
     parameter.leaf = at::empty(parameter.shape, at::kFloat);
     source(parameter, shard::shard_layout(parameter.shape, 0, 1), parameter.leaf.view({-1}));

@@ -91,6 +91,13 @@ void Reporter::start(const RunState& state) {
     LogFields fields = {{"world_size", ranks},
                         {"parameters_checksum", hex(run_.parameters_checksum)},
                         {"trainable_parameters", trainable}};
+    if (run_.adapter) {
+      const auto counts = peft::count_parameters(run_.model->parameters());
+      fields.emplace_back("all_parameters", counts.all);
+      fields.emplace_back("trainable_percent",
+                          100.0 * static_cast<double>(counts.trainable) / static_cast<double>(counts.all));
+      fields.emplace_back("adapted_modules", static_cast<int64_t>(run_.adapter->adapter.modules.size()));
+    }
     if (ranks_candidates) {
       fields.emplace_back("candidates_per_anchor", candidates);
     }

@@ -90,7 +90,7 @@ data::LoaderOptions loader_options(const Run& run) {
 }
 
 model::ModelSpec resolved_spec(const recipe::Recipe& recipe, const tokenizer::Tokenizer& tokenizer) {
-  model::ModelSpec spec = model::read_model_spec(recipe.model.directory());
+  model::ModelSpec spec = model::read_model_spec(recipe.model.directory(), recipe.model.base);
   if (!spec.max_seq_length) {
     spec.max_seq_length = tokenizer.model_max_length();
   }
@@ -143,8 +143,20 @@ void tell_about_data(const Run& run) {
   }
 }
 
+void tell_about_adapter(const Run& run) {
+  if (!run.adapter->adapter.unmatched.empty()) {
+    log::warn(fmt::format("{}: '{}' matches no module of the model",
+                          recipe::where(run.recipe, "adapter.target_modules"),
+                          fmt::join(run.adapter->adapter.unmatched, "', '")));
+  }
+  log::info("adapter: " + describe(*run.adapter, *run.model));
+}
+
 void tell_about_inputs(const Run& run) {
   tell_about_tokenizer(*run.tokenizer);
+  if (run.adapter) {
+    tell_about_adapter(run);
+  }
   if (run.weights) {
     tell_about_weights(run);
   }
@@ -161,11 +173,12 @@ void check_wrap(const Run& run) {
 // What evaluating takes, short of the weights' values.
 void read_model_and_evaluators(Run& run) {
   const recipe::Recipe& r = run.recipe;
-  run.tokenizer = std::make_unique<tokenizer::Tokenizer>(load_tokenizer(r.model.directory()));
+  run.tokenizer = std::make_unique<tokenizer::Tokenizer>(load_tokenizer(r.model.directory(), r.model.base));
   run.model = std::make_unique<model::SentenceModel>(resolved_spec(r, *run.tokenizer));
   check_model_fits(run);
   run.evaluators = make_evaluators(r, *run.model, *run.tokenizer);
   run.weights = std::make_unique<checkpoint::PretrainedWeights>(checkpoint::PretrainedWeights::open(*run.model));
+  run.adapter = attach_adapter(r, *run.model, *run.weights);
   check_wrap(run);
 }
 
@@ -229,7 +242,9 @@ std::vector<std::string> input_paths(const recipe::Recipe& recipe) {
 // apart by their sizes.
 std::vector<Fact> input_facts(const Run& run) {
   const std::string& directory = run.model->spec().directory;
-  std::vector<std::string> configs = {"config.json", "modules.json", "config_sentence_transformers.json"};
+  const std::string& base = run.model->spec().base;
+  std::vector<std::string> configs = {"config.json", "modules.json", "config_sentence_transformers.json",
+                                      peft::kAdapterConfigFile};
   for (const model::ModuleSpec& module : run.model->spec().modules) {
     if (!module.path.empty()) {
       configs.push_back(module.path + "/config.json");
@@ -241,9 +256,11 @@ std::vector<Fact> input_facts(const Run& run) {
       sizes += fmt::format("{}: {} bytes\n", path, fs::file_size(path));
     }
   }
-  for (const std::string& file : io::files_below(directory)) {
-    if (file.ends_with(".safetensors") || file.ends_with(".distcp")) {
-      sizes += fmt::format("{}: {} bytes\n", file, fs::file_size(fs::path(directory) / file));
+  for (const std::string& folder : base == directory ? std::vector{directory} : std::vector{directory, base}) {
+    for (const std::string& file : io::files_below(folder)) {
+      if (file.ends_with(".safetensors") || file.ends_with(".distcp")) {
+        sizes += fmt::format("{}: {} bytes\n", file, fs::file_size(fs::path(folder) / file));
+      }
     }
   }
   return {parameter_fact(run.model->parameters()),
@@ -254,6 +271,18 @@ std::vector<Fact> input_facts(const Run& run) {
 }
 
 }  // namespace
+
+const peft::Adapter* adapter_of(const Run& run) {
+  return run.adapter ? &run.adapter->adapter : nullptr;
+}
+
+std::string base_of_checkpoints(const Run& run) {
+  return run.adapter ? run.model->spec().base : "";
+}
+
+shard::RowSource rows_of_checkpoint(const Run& run, const checkpoint::StoredModel& stored) {
+  return run.adapter ? checkpoint::with_frozen(stored.rows(), run.weights->source()) : stored.rows();
+}
 
 model::Layout layout_of(recipe::Packing packing) {
   return packing == recipe::Packing::kOff ? model::Layout::kPadded : model::Layout::kPacked;
@@ -321,7 +350,7 @@ Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGrou
     tell_about_inputs(run);
   }
   make_engine(run, std::move(world));
-  run.engine->fill(run.weights->source());
+  run.engine->fill(initial_rows(*run.model, *run.weights, run.adapter.get(), run.recipe.run.seed));
   check_replicas(*run.engine, *run.mesh, "before the evaluation");
   return run;
 }
@@ -343,12 +372,13 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world, s
   make_engine(run, std::move(world));
   run.optimizer = optim::make_optimizer(r.optim);
   if (run.resumed) {
-    const auto stored = checkpoint::StoredModel::open(run.resumed->checkpoint);
-    run.engine->fill(stored.rows());
+    const auto stored =
+        checkpoint::StoredModel::open(run.resumed->checkpoint, checkpoint::FileCheck::kSizes, base_of_checkpoints(run));
+    run.engine->fill(rows_of_checkpoint(run, stored));
     checkpoint::load_optimizer((fs::path(run.resumed->checkpoint) / checkpoint::kOptimizerFolder).string(),
                                *run.optimizer, *run.engine);
   } else {
-    run.engine->fill(run.weights->source());
+    run.engine->fill(initial_rows(*run.model, *run.weights, run.adapter.get(), r.run.seed));
   }
   run.parameters_checksum = checked_checksum(*run.engine, *run.mesh, "before the first step");
   run.schedule = std::make_unique<optim::Schedule>(r.optim, run.plan->total_steps());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/pretrained.h"
+#include "checkpoint/stored_model.h"
 #include "data/batch_loader.h"
 #include "data/dataset.h"
 #include "data/step_plan.h"
@@ -17,6 +18,7 @@
 #include "recipe/recipe.h"
 #include "shard/shard_engine.h"
 #include "tokenizer/tokenizer.h"
+#include "train/adapter.h"
 #include "train/mesh.h"
 #include "train/resume.h"
 
@@ -34,7 +36,8 @@ struct Run {
   std::unique_ptr<model::SentenceModel> model;
   std::vector<std::unique_ptr<eval::Evaluator>> evaluators;
   std::unique_ptr<checkpoint::PretrainedWeights> weights;
-  shard::ShardConfig sharding;  // the recipe's, with what it leaves open
+  std::unique_ptr<RunAdapter> adapter;  // null: all of the model is trained
+  shard::ShardConfig sharding;          // the recipe's, with what it leaves open
   std::unique_ptr<shard::ShardEngine> engine;
   bool reduces_every_micro_batch = true;  // else once a step, with whole gradients kept in between
   uint64_t parameters_checksum = 0;       // before the first step
@@ -49,6 +52,15 @@ struct Run {
 // that read different ones (agree_on_facts).
 Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world,
              std::optional<ResumePoint> resumed = std::nullopt);
+
+// Null when all of the model is trained.
+const peft::Adapter* adapter_of(const Run& run);
+
+// What StoredModel::open wants of a checkpoint of this run: an adapter's base, empty for a whole model.
+std::string base_of_checkpoints(const Run& run);
+
+// What is trained from the checkpoint, what is frozen from the model. Borrows both.
+shard::RowSource rows_of_checkpoint(const Run& run, const checkpoint::StoredModel& stored);
 
 // How texts lie in a forward pass.
 model::Layout layout_of(recipe::Packing packing);

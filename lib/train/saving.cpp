@@ -48,6 +48,7 @@ uint64_t save_checkpoint(Run& run, const SaveRequest& request) {
   const std::string name = checkpoint::checkpoint_name(request.state.position.step);
   const uint64_t checksum = checked_checksum(*run.engine, *run.mesh, "before saving " + name);
   checkpoint::CheckpointContent content{*run.model, *run.weights, *run.engine, run.mesh->world(), std::nullopt, {}, {}};
+  content.adapter = adapter_of(run);
   if (request.with_optimizer) {
     content.optimizer.emplace(checkpoint::OptimizerSource{*run.optimizer, run.recipe.optim,
                                                           run.schedule->learning_rate(request.state.position.step)});

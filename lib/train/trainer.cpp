@@ -277,7 +277,7 @@ Outcome Trainer::finish() {
   }
   const std::string final_dir = (std::filesystem::path(run_.recipe.run.output_dir) / "final").string();
   check_replicas(*run_.engine, *run_.mesh, "before writing final/");
-  checkpoint::export_model({*run_.model, *run_.weights, *run_.engine, run_.mesh->world()}, final_dir);
+  checkpoint::export_model({*run_.model, *run_.weights, *run_.engine, run_.mesh->world(), adapter_of(run_)}, final_dir);
   write_trainer_state(run_, {state_, facts()});
   reporter_.finished(state_, first_evaluation_, last_evaluation_);
   return Outcome::kDone;
@@ -297,8 +297,8 @@ bool Trainer::reload_best() {
   attempt.run([&] {
     const bool is_first = run_.mesh->world().rank() == 0;
     const auto stored = checkpoint::StoredModel::open(
-        path, is_first ? checkpoint::FileCheck::kChecksums : checkpoint::FileCheck::kSizes);
-    run_.engine->fill(stored.rows());
+        path, is_first ? checkpoint::FileCheck::kChecksums : checkpoint::FileCheck::kSizes, base_of_checkpoints(run_));
+    run_.engine->fill(rows_of_checkpoint(run_, stored));
   });
   attempt.agree();
   // From here on the model is not the run's state, so a stop is possible only where that is saved already.

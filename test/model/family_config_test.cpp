@@ -19,8 +19,9 @@ struct Mistake {
 std::string message_for(const io::Json& config) {
   model::ParameterTable parameters;
   std::vector<model::Block> blocks;
+  model::ProjectionTable projections;
   return test::message_of<UserError>([&] {
-    model::build_encoder({config, "dir/config.json", std::nullopt, {parameters, blocks}});
+    model::build_encoder({config, "dir/config.json", std::nullopt, {parameters, blocks, projections}});
   });
 }
 

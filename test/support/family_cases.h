@@ -54,10 +54,11 @@ inline model::TokenBatch batch_of(const std::vector<std::vector<int32_t>>& texts
 struct PlainEncoder {
   model::ParameterTable parameters;
   std::vector<model::Block> blocks;
+  model::ProjectionTable projections;
   std::unique_ptr<model::Encoder> encoder;
 
   PlainEncoder(const io::Json& config, const std::string& tensors, std::optional<double> dropout = std::nullopt) {
-    encoder = model::build_encoder({config, "config.json", dropout, {parameters, blocks}});
+    encoder = model::build_encoder({config, "config.json", dropout, {parameters, blocks, projections}});
     const auto file = io::SafetensorsFile::open(tensors);
     for (model::Parameter& parameter : parameters) {
       const io::TensorInfo* info = file.find("weights/" + parameter.name);

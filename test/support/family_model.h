@@ -35,7 +35,8 @@ struct NamedTensor {
 inline std::vector<NamedTensor> invented_weights(const io::Json& config) {
   model::ParameterTable parameters;
   std::vector<model::Block> blocks;
-  const auto encoder = model::build_encoder({config, "config.json", std::nullopt, {parameters, blocks}});
+  model::ProjectionTable projections;
+  const auto encoder = model::build_encoder({config, "config.json", std::nullopt, {parameters, blocks, projections}});
   std::vector<NamedTensor> weights;
   for (const model::Parameter& parameter : parameters) {
     const auto seed = static_cast<double>(std::hash<std::string>()(parameter.name) % 1000);

@@ -74,6 +74,42 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("LoRA attaches to every projection of every family, and trains on two ranks as on one") {
+  for (const std::string& family : test::family_names()) {
+    INFO(family);
+    const test::TemporaryDirectory directory;
+    const auto config = test::trainable_config(family);
+    test::write_model_directory(directory.path("model"), config);
+    test::write_weights(directory.path("model"), test::invented_weights(config));
+    auto recipe = recipe_for(directory.path("model"));
+    recipe.optim.learning_rate = 0.1;
+    peft::AdapterConfig adapter;
+    adapter.r = 2;
+    adapter.lora_alpha = 4;
+    adapter.lora_dropout = 0.1;
+    adapter.target_modules = {"all-linear"};
+    recipe.adapter = adapter;
+    const auto one = trained_on(recipe, 1);
+    auto resting = recipe;
+    resting.optim.learning_rate = 0;
+    const auto before = trained_on(resting, 1);
+    const auto run = assembled(recipe);
+    CHECK(run->adapter->adapter.modules.size() == peft::module_names(*run->model).linear.size());
+    for (size_t i = 0; i < one.weights.size(); ++i) {
+      const model::Parameter& parameter = run->model->parameters()[i];
+      INFO(parameter.name);
+      const bool is_equal = at::equal(one.weights[i], before.weights[i]);
+      CHECK((parameter.is_trainable || is_equal));
+      if (parameter.name.find("lora_B") != std::string::npos) {
+        CHECK_FALSE(is_equal);
+      }
+    }
+    test::check_same_training(trained_on(recipe, 2), one);
+    recipe.train.gradient_checkpointing = true;
+    test::check_same_training(trained_on(recipe, 2), one);
+  }
+}
+
 TEST_CASE("every family trains on two ranks as on one, recomputed and merged too") {
   for (const std::string& family : test::family_names()) {
     INFO(family);

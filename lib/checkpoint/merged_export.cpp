@@ -1,0 +1,182 @@
+#include "checkpoint/merged_export.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/adapter_files.h"
+#include "checkpoint/dtype.h"
+#include "checkpoint/model_files.h"
+#include "io/directory.h"
+#include "model/sentence_model.h"
+#include "peft/merge.h"
+
+namespace stft::checkpoint {
+namespace {
+
+at::Tensor as_float(const WholeTensor& whole, const std::vector<int64_t>& shape) {
+  auto values = at::empty(shape, at::kFloat);
+  read_as_float({static_cast<const std::byte*>(whole.memory.const_data_ptr()), whole.memory.nbytes()}, whole.dtype,
+                values.view({-1}));
+  return values;
+}
+
+at::ScalarType scalar_type(io::Dtype dtype) {
+  return dtype == io::Dtype::kBF16 ? at::kBFloat16 : dtype == io::Dtype::kF16 ? at::kHalf : at::kFloat;
+}
+
+// The tensors of a base with an adapter merged into them.
+class Merger {
+ public:
+  Merger(const StoredModel& base, const AdapterFiles& adapter)
+      : base_(base.tensors()), adapter_(adapter), prefix_(model::SentenceModel(base.spec()).encoder().weight_prefix()) {
+    std::set<std::string> keys;
+    for (const PlannedTensor& tensor : base.plan().front().tensors) {
+      keys.insert(tensor.key);
+    }
+    for (const auto& [name, module] : adapter.description.modules) {
+      weights_[find_key(keys, name + ".weight")] = &module;
+      if (!module.up_bias.empty()) {
+        biases_[find_key(keys, name + ".bias")] = &module;
+      }
+    }
+    for (const auto& [name, key] : adapter.description.replaced) {
+      replaced_[find_key(keys, name)] = key;
+    }
+  }
+
+  WholeTensor tensor(const PlannedFile& file, const PlannedTensor& planned) {
+    WholeTensor whole = base_(file, planned);
+    const auto weight = weights_.find(planned.key);
+    const auto bias = biases_.find(planned.key);
+    const auto replacement = replaced_.find(planned.key);
+    if (weight == weights_.end() && bias == biases_.end() && replacement == replaced_.end()) {
+      return whole;
+    }
+    if (!is_weight_dtype(whole.dtype)) {
+      throw UserError(fmt::format("'{}' of the base model is {}: an adapter cannot be merged into it", planned.key,
+                                  io::dtype_name(whole.dtype)));
+    }
+    const at::Tensor original = as_float(whole, planned.shape);
+    at::Tensor merged = original;
+    if (replacement != replaced_.end()) {
+      merged = read(replacement->second).to(at::kFloat);
+      check_shape(merged, planned, replacement->second);
+    }
+    if (weight != weights_.end()) {
+      merged = merge_weight(merged, *weight->second, planned);
+    }
+    if (bias != biases_.end()) {
+      peft::ModuleTensors tensors;
+      tensors.up_bias = read(bias->second->up_bias);
+      tensors.scale = adapter_.description.scale(*bias->second);
+      check_shape(tensors.up_bias, planned, bias->second->up_bias);
+      merged = peft::merged_bias(merged, tensors);
+    }
+    has_changed_ = has_changed_ || !at::equal(merged, original);
+    return {io::Dtype::kF32, merged.contiguous()};
+  }
+
+  bool has_changed() const { return has_changed_; }
+
+ private:
+  // The base's key of a tensor that the adapter names.
+  std::string find_key(const std::set<std::string>& keys, const std::string& name) const {
+    for (const std::string& key : {name, prefix_ + name, peft::without_family(name, prefix_)}) {
+      if (keys.contains(key)) {
+        return key;
+      }
+    }
+    throw UserError(fmt::format("{}: adapts '{}', which the base model has not", adapter_.tensors->path(), name));
+  }
+
+  at::Tensor read(const std::string& key) const {
+    const auto found = adapter_.tensors->find(key);
+    auto values = at::empty(found->shape, at::kFloat).view({-1});
+    read_rows_into(*adapter_.tensors, key, all_rows(found->shape), values);
+    return values.view(found->shape).to(scalar_type(found->dtype));
+  }
+
+  void check_shape(const at::Tensor& values, const PlannedTensor& planned, const std::string& key) const {
+    if (values.sizes() != at::IntArrayRef(planned.shape)) {
+      throw UserError(fmt::format("{}: '{}' does not have the shape of the base's '{}'", adapter_.tensors->path(), key,
+                                  planned.key));
+    }
+  }
+
+  at::Tensor merge_weight(const at::Tensor& weight, const peft::StoredModule& module,
+                          const PlannedTensor& planned) const {
+    peft::ModuleTensors tensors;
+    tensors.down = read(module.down);
+    tensors.up = read(module.up);
+    tensors.magnitude = module.magnitude.empty() ? at::Tensor() : read(module.magnitude);
+    tensors.scale = adapter_.description.scale(module);
+    tensors.is_embedding = module.is_embedding;
+    const int64_t rows = (module.is_embedding ? tensors.down.size(1) : tensors.up.size(0));
+    const int64_t columns = (module.is_embedding ? tensors.up.size(0) : tensors.down.size(1));
+    if (planned.shape != std::vector<int64_t>{rows, columns}) {
+      throw UserError(fmt::format("{}: the adapter of '{}' is for [{}, {}], the base model has another shape",
+                                  adapter_.tensors->path(), module.target.name, rows, columns));
+    }
+    return peft::merged_weight(weight, tensors);
+  }
+
+  WholeTensors base_;
+  const AdapterFiles& adapter_;
+  std::string prefix_;
+  std::map<std::string, const peft::StoredModule*> weights_, biases_;
+  std::map<std::string, std::string> replaced_;
+  bool has_changed_ = false;
+};
+
+}  // namespace
+
+void export_merged(const StoredModel& stored, const ExportOptions& options) {
+  if (!stored.is_adapter()) {
+    throw UserError("--merge-lora: '" + stored.directory() + "' has no adapter, so there is nothing to merge");
+  }
+  const model::ModelSpec& spec = stored.spec();
+  const StoredModel base = StoredModel::open(spec.base, FileCheck::kChecksums);
+  const AdapterFiles adapter = open_adapter(stored.directory());
+  Merger merger(base, adapter);
+  WeightPlan plan = {base.plan().front()};
+  for (const PlannedFile& file : stored.plan()) {
+    if (file.module != 0) {
+      plan.push_back(file);
+    }
+  }
+  const auto of_modules = stored.tensors();
+  const auto world = dist::ProcessGroup::single();
+  const std::string temporary = options.out + ".tmp";
+  Attempt attempt(*world, "writing '" + options.out + "'", temporary);
+  attempt.run([&] {
+    io::remove_directory(temporary);
+    io::make_directories(temporary);
+    write_model_files(spec, temporary);
+    const auto asked = precision_name(options.precision);
+    if (const auto dtype = asked ? asked : base.input_dtype()) {
+      set_config_dtype(temporary, *dtype);
+    }
+  });
+  const auto tensors = [&](const PlannedFile& file, const PlannedTensor& tensor) {
+    return file.module == 0 ? merger.tensor(file, tensor) : of_modules(file, tensor);
+  };
+  attempt.run([&] { write_weights(plan, options.precision, tensors, temporary, attempt); });
+  attempt.run([&] {
+    if (!merger.has_changed()) {
+      throw UserError("--merge-lora: the adapter of '" + stored.directory() +
+                      "' changes nothing (every B is zero), so the result would be the base model");
+    }
+    io::make_durable(temporary);
+    io::replace_directory(temporary, options.out);
+  });
+  attempt.agree();
+}
+
+}  // namespace stft::checkpoint

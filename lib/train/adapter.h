@@ -1,0 +1,38 @@
+// The adapter of a run: attached to its model, its rows, what is told about it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "checkpoint/adapter_files.h"
+#include "checkpoint/pretrained.h"
+#include "model/sentence_model.h"
+#include "peft/lora.h"
+#include "recipe/recipe.h"
+#include "shard/shard_engine.h"
+
+namespace stft::train {
+
+struct RunAdapter {
+  std::unique_ptr<checkpoint::AdapterFiles> files;  // null: it starts anew
+  peft::Adapter adapter;
+};
+
+// Attaches what the recipe asks for, or, for an evaluation of an adapter's directory, what that holds; null when the
+// model has none. UserError for targets that the model has not, for files that do not fit it, and for a recipe that
+// says otherwise than the configuration at adapter.path.
+std::unique_ptr<RunAdapter> attach_adapter(const recipe::Recipe& recipe, model::SentenceModel& model,
+                                           const checkpoint::PretrainedWeights& weights);
+
+// The adapter in `directory` on a model for inference.
+std::unique_ptr<RunAdapter> attach_adapter_of(const std::string& directory, model::SentenceModel& model,
+                                              const checkpoint::PretrainedWeights& weights);
+
+// What the model begins with. Borrows everything. `adapter` may be null.
+shard::RowSource initial_rows(const model::SentenceModel& model, const checkpoint::PretrainedWeights& weights,
+                              const RunAdapter* adapter, uint64_t seed);
+
+// "LoRA r 8 on 12 modules: ...; 24,576 of 22,713,216 parameters are trained (0.11 %)".
+std::string describe(const RunAdapter& adapter, const model::SentenceModel& model);
+
+}  // namespace stft::train

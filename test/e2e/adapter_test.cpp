@@ -1,0 +1,140 @@
+// Runs with an adapter and what the commands make of it.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "e2e/checkpoint_run.h"
+#include "io/safetensors.h"
+
+namespace stft::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+
+const std::vector<std::string> kLora = {
+    "adapter={type: lora, r: 4, lora_alpha: 8, lora_dropout: 0.1, target_modules: all-linear}",
+    "train.learning_rate=1e-2"};
+
+std::vector<std::string> lora_with(const std::vector<std::string>& more) {
+  std::vector<std::string> settings = kLora;
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+Json evaluated(const std::string& model, const std::vector<std::string>& flags = {}) {
+  std::vector<std::string> arguments = {"eval", model, "--json"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  return Json::parse(succeed(arguments)).at("metrics");
+}
+
+}  // namespace
+
+TEST_CASE("LoRA from recipe to merged model: every form has the run's metrics", "[e2e][adapter]") {
+  for (const char* kind : {"FULL_STATE_DICT", "SHARDED_STATE_DICT"}) {
+    CAPTURE(kind);
+    const TemporaryDirectory directory;
+    const std::string run = directory.path("run");
+    const Outcome outcome = train({run, 2, lora_with({std::string("checkpoint.state_dict_type=") + kind})});
+    CHECK_THAT(outcome.err, Contains("LoRA r 4 on 12 modules") &&
+                                Contains("encoder.layer.*.attention.self.query (2)") &&
+                                Contains("parameters are trained"));
+    const Json start = read_log(run).starts.front();
+    CHECK(start.at("trainable_parameters") == 2 * (4 * 4 * 64 + 2 * 4 * 96));
+    CHECK(start.at("trainable_percent").get<double>() < 20);
+    int64_t optimizer_bytes = 0;
+    for (const auto& of_rank : start.at("memory").at("optimizer_bytes")) {
+      CHECK(of_rank.get<int64_t>() > 0);
+      optimizer_bytes += of_rank.get<int64_t>();
+    }
+    CHECK(optimizer_bytes == 8 * start.at("trainable_parameters").get<int64_t>());
+    const Json best = logged_metrics(run, 15);
+    const Json before = logged_metrics(run, 0);
+    CHECK(best != before);
+    succeed({"verify", run + "/checkpoint-15"});
+    succeed({"best", run, "--eval", "--nproc", "2", "--out", directory.path("best")});
+    CHECK(tree_differences(run + "/final", directory.path("best")).empty());
+    CHECK(are_close(evaluated(run + "/final", {"--nproc", "2"}), evaluated(run + "/final")));
+
+    const std::string of_best = best_of(run);
+    const Json recorded = read_json(of_best + "/stft_checkpoint.json").at("metrics");
+    CHECK(are_close(evaluated(of_best), recorded));
+    succeed({"export", of_best, "--out", directory.path("merged"), "--merge-lora"});
+    CHECK(are_close(evaluated(directory.path("merged"), {"--recipe", "configs/tiny.yaml"}), recorded));
+    succeed({"export", of_best, "--out", directory.path("adapter")});
+    CHECK(tree_differences(run + "/final", directory.path("adapter")).empty());
+    succeed({"export", run + "/final", "--out", directory.path("merged_of_final"), "--merge-lora", "--base-model",
+             "test/golden/tiny_bert"});
+    CHECK(tree_differences(directory.path("merged"), directory.path("merged_of_final")).empty());
+    // The base is not touched by what is merged into it.
+    CHECK(weight_difference(directory.path("merged/model.safetensors"),
+                            source_path("test/golden/tiny_bert/model.safetensors")) > 1e-4);
+  }
+}
+
+TEST_CASE("A10: targets that match nothing end the run before it starts; some of a list are warned of",
+          "[e2e][adapter]") {
+  const TemporaryDirectory directory;
+  const auto with_targets = [&](const std::string& targets) {
+    return try_train({directory.path("run"),
+                      2,
+                      {"adapter={target_modules: " + targets + "}", "train.max_steps=1",
+                       "checkpoint.load_best_model_at_end=false", "checkpoint.save_strategy=no"}});
+  };
+  const Outcome none = with_targets("[q_proj]");
+  CHECK(none.exit_code == 2);
+  CHECK_THAT(none.err, Contains("adapter.target_modules: 'q_proj' matches nothing") &&
+                           Contains("encoder.layer.*.attention.self.query (2)"));
+  CHECK_FALSE(fs::exists(directory.path("run/log.jsonl")));
+  const Outcome some = with_targets("[query, q_proj]");
+  CHECK(some.exit_code == 0);
+  CHECK_THAT(some.err, Contains("'q_proj' matches no module"));
+  const Outcome saved =
+      try_train({directory.path("other"),
+                 1,
+                 {"adapter={target_modules: [query], modules_to_save: [pooler]}", "train.max_steps=1"}});
+  CHECK(saved.exit_code == 2);
+  CHECK_THAT(saved.err, Contains("adapter.modules_to_save: 'pooler'"));
+}
+
+TEST_CASE("adapters of PEFT evaluate, encode and continue", "[e2e][adapter]") {
+  const TemporaryDirectory directory;
+  const std::string adapter = source_path("test/golden/peft/sentence_transformers");
+  const auto metrics = evaluated(adapter, {"--recipe", "configs/tiny.yaml"});
+  CHECK_FALSE(are_close(metrics, evaluated(source_path("test/golden/tiny_bert"), {"--recipe", "configs/tiny.yaml"})));
+  succeed({"encode", adapter, "--input", "test/golden/data/sentences.txt", "--output", directory.path("a.npy")});
+  succeed({"encode", source_path("test/golden/peft/default"), "--input", "test/golden/data/sentences.txt", "--output",
+           directory.path("b.npy")});
+  CHECK(read_bytes(directory.path("a.npy")) == read_bytes(directory.path("b.npy")));
+  train({directory.path("run"), 2, {"adapter={path: " + adapter + "}", "train.learning_rate=0"}});
+  CHECK(holds_same_tensors(directory.path("run/final/adapter_model.safetensors"),
+                           adapter + "/adapter_model.safetensors"));
+  check_refused({"export", source_path("test/golden/tiny_bert"), "--out", directory.path("x"), "--merge-lora"},
+                {"has no adapter"});
+  // An adapter whose base is not there.
+  copy_tree(adapter, directory.path("moved"));
+  Json config = read_json(directory.path("moved/adapter_config.json"));
+  config["base_model_name_or_path"] = "/nowhere/a/model";
+  std::ofstream(directory.path("moved/adapter_config.json")) << config.dump();
+  check_refused({"eval", directory.path("moved"), "--recipe", "configs/tiny.yaml"},
+                {"base_model_name_or_path", "/nowhere/a/model"});
+}
+
+TEST_CASE("a resumed run keeps its adapter", "[e2e][adapter]") {
+  const TemporaryDirectory directory;
+  const std::string run = directory.path("run");
+  train({run, 2, lora_with({"train.max_steps=15"})});
+  const Outcome other =
+      try_train({run, 2, {"adapter={type: lora, r: 8, target_modules: all-linear}"}, {"--resume", "auto"}});
+  CHECK(other.exit_code == 2);
+  CHECK_THAT(other.err, Contains("adapter.r"));
+  const Outcome whole = try_train({run, 2, {"train.learning_rate=1e-2"}, {"--resume", "auto"}});
+  CHECK(whole.exit_code == 2);
+  CHECK_THAT(whole.err, Contains("adapter"));
+  train({run, 1, lora_with({}), {"--resume", "auto"}});
+  CHECK(checkpoints_of(run).back() == "checkpoint-30");
+}
+
+}  // namespace stft::test

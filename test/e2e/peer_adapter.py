@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Loads the adapter that a run left, and the merged model, in Python's SentenceTransformer; both must give the
+embeddings that stft gives. Exit 0 when all of it agrees, 1 when something does not. Used by peer_adapter_test.
+
+usage: test/e2e/peer_adapter.py ADAPTER MERGED --texts FILE --adapter-embeddings A.npy --merged-embeddings M.npy
+                                [--checkpoint DIR]
+
+DIR: a SHARDED checkpoint of the same adapter, which torch.distributed.checkpoint must load into a model with one.
+"""
+import argparse
+import os
+import sys
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+TOLERANCE = 1e-5
+
+
+def load(path):
+    """The model of a directory. transformers 5.24 does not find a DoRA magnitude under the key that PEFT writes, so that
+    sentence-transformers leaves it at its start; PEFT's own loader does."""
+    import peft
+    from sentence_transformers import SentenceTransformer
+
+    if not os.path.exists(os.path.join(path, "adapter_config.json")) or \
+            not peft.PeftConfig.from_pretrained(path).use_dora:
+        return SentenceTransformer(path, device="cpu")
+    model = SentenceTransformer(peft.PeftConfig.from_pretrained(path).base_model_name_or_path, device="cpu")
+    model[0].model = peft.PeftModel.from_pretrained(model[0].model, path).base_model.model.eval()
+    return model
+
+
+def check_checkpoint(directory, adapter):
+    """What is wrong with a SHARDED checkpoint of an adapter, loaded by the names of sentence-transformers' state dict."""
+    import peft
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from safetensors.torch import load_file
+    from sentence_transformers import SentenceTransformer
+
+    config = peft.PeftConfig.from_pretrained(adapter)
+    config.inference_mode = False
+    model = SentenceTransformer(config.base_model_name_or_path, device="cpu")
+    peft.get_peft_model(model[0].model, config)
+    state = {name: torch.full_like(value, 7.0) for name, value in model.state_dict().items() if "lora_" in name}
+    dcp.load({"model": state}, checkpoint_id=os.path.join(directory, "pytorch_model_fsdp_0"))
+    expected = load_file(os.path.join(adapter, "adapter_model.safetensors"))
+    faults = []
+    for name, value in state.items():
+        key = "base_model.model." + name.removeprefix("0.model.").replace(".default", "")
+        if key not in expected or not torch.equal(expected[key], value):
+            faults.append(f"{name} of the checkpoint is not {key} of the adapter")
+    return faults if state else ["the model has no adapter"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("adapter")
+    parser.add_argument("merged")
+    parser.add_argument("--texts", required=True)
+    parser.add_argument("--adapter-embeddings", required=True)
+    parser.add_argument("--merged-embeddings", required=True)
+    parser.add_argument("--checkpoint")
+    arguments = parser.parse_args()
+    import numpy
+    import peft
+    from transformers import AutoModel
+
+    with open(arguments.texts, encoding="utf-8") as file:
+        texts = file.read().splitlines()
+    faults = []
+    for path, ours in ((arguments.adapter, arguments.adapter_embeddings),
+                       (arguments.merged, arguments.merged_embeddings)):
+        found = load(path).encode(texts, show_progress_bar=False)
+        difference = float(numpy.abs(found - numpy.load(ours)).max())
+        print(f"peer_adapter: {path}: largest difference {difference:.3g}", file=sys.stderr)
+        if not difference <= TOLERANCE:
+            faults.append(f"{path}: embeddings differ by {difference}")
+    config = peft.PeftConfig.from_pretrained(arguments.adapter)
+    base = AutoModel.from_pretrained(config.base_model_name_or_path)
+    model = peft.PeftModel.from_pretrained(base, arguments.adapter)
+    moved = [name for name, value in model.named_parameters() if "lora_B" in name and float(value.abs().max()) > 0]
+    if len(moved) != len([name for name, _ in model.named_parameters() if "lora_B" in name]) or not moved:
+        faults.append("PeftModel did not load every B")
+    if arguments.checkpoint:
+        faults += check_checkpoint(arguments.checkpoint, arguments.adapter)
+    for fault in faults:
+        print(f"peer_adapter: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
