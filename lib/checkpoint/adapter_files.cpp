@@ -108,7 +108,7 @@ shard::RowSource with_adapter(shard::RowSource base, const AdapterRows& rows) {
     added[&rows.model.parameters()[static_cast<size_t>(tensor.parameter)]] = &tensor;
   }
   std::map<const model::Parameter*, std::string> keys;
-  for (const auto& [index, key] : rows.adapter.file_keys) {
+  for (const auto& [index, key] : rows.adapter.stored_keys) {
     keys[&rows.model.parameters()[static_cast<size_t>(index)]] = key;
   }
   return [base = std::move(base), rows, added = std::move(added), keys = std::move(keys)](
@@ -129,7 +129,7 @@ shard::RowSource with_adapter(shard::RowSource base, const AdapterRows& rows) {
       return;
     }
     if (tensor->second->kind != peft::AdapterTensorKind::kMagnitude) {
-      peft::initialise_rows(parameter, tensor->second->kind, rows.adapter.config.init_lora_weights, rows.seed,
+      peft::initialise_rows(parameter, {tensor->second->kind, rows.adapter.config.init_lora_weights, rows.seed},
                             {layout.first_row, layout.own_rows}, std::move(destination));
       return;
     }

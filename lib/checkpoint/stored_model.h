@@ -25,7 +25,7 @@ class StoredModel {
                           const std::string& base = "");
 
   const std::string& directory() const { return directory_; }
-  // InternalError for an adapter's directory whose base is not there.
+  // UserError for an adapter's directory whose base is not there.
   const model::ModelSpec& spec() const;
   // An adapter and not a whole model: the plan has what was trained.
   bool is_adapter() const { return is_adapter_; }

@@ -32,20 +32,19 @@ double unit(uint32_t high, uint32_t low) {
 
 }  // namespace
 
-void initialise_rows(const model::Parameter& parameter, AdapterTensorKind kind, LoraInit init, uint64_t seed,
-                     InitialRows rows, at::Tensor destination) {
-  STFT_CHECK(kind != AdapterTensorKind::kMagnitude, "a magnitude comes from the base");
+void initialise_rows(const model::Parameter& parameter, AdapterStart start, InitialRows rows, at::Tensor destination) {
+  STFT_CHECK(start.kind != AdapterTensorKind::kMagnitude, "a magnitude comes from the base");
   STFT_CHECK(destination.scalar_type() == at::kFloat, "adapters are fp32");
-  const bool is_table_up = kind == AdapterTensorKind::kTableUp;
-  if (kind != AdapterTensorKind::kDown && !is_table_up) {
+  const bool is_table_up = start.kind == AdapterTensorKind::kTableUp;
+  if (start.kind != AdapterTensorKind::kDown && !is_table_up) {
     destination.zero_();
     return;
   }
-  STFT_CHECK(init != LoraInit::kPissa, "this initialisation is available");
+  STFT_CHECK(start.init != LoraInit::kPissa, "this initialisation is available");
   const int64_t rank = parameter.shape[0];
   const int64_t in = parameter.shape[1];
   const uint64_t hash = identity_hash(parameter);
-  const rng::Key key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  const rng::Key key = {static_cast<uint32_t>(start.seed), static_cast<uint32_t>(start.seed >> 32)};
   const auto first = static_cast<uint64_t>(rows.first_row * in);
   auto* values = destination.data_ptr<float>();
   for (int64_t i = 0; i < rows.rows * in; ++i) {
@@ -54,7 +53,7 @@ void initialise_rows(const model::Parameter& parameter, AdapterTensorKind kind, 
                                         static_cast<uint32_t>(hash), static_cast<uint32_t>(hash >> 32)},
                                        key);
     const double a = unit(drawn[0], drawn[1]);
-    if (init == LoraInit::kGaussian || is_table_up) {
+    if (start.init == LoraInit::kGaussian || is_table_up) {
       // Box and Muller, 1958.
       const double angle = 2 * std::numbers::pi * unit(drawn[2], drawn[3]);
       const double deviation = is_table_up ? 1.0 : 1.0 / static_cast<double>(rank);

@@ -30,8 +30,10 @@ struct Adapter {
   std::vector<int64_t> projections;    // of each module, its index into the model's table
   std::vector<AdapterTensor> tensors;  // in the order of the model's table, behind the base's parameters
   std::vector<std::string> unmatched;  // entries of target_modules that match no module
-  std::map<int64_t, std::string>
-      file_keys;  // of the trainable parameters of the transformer: their keys in PEFT's file
+  // Of the trainable parameters of the transformer: their keys in PEFT's file.
+  std::map<int64_t, std::string> file_keys;
+  // The keys that the file it was read from has for them; empty for a new adapter.
+  std::map<int64_t, std::string> stored_keys;
 };
 
 // Adds branches to `model`, which was not filled yet: their parameters join the block of their projection. Afterwards

@@ -93,16 +93,62 @@ class NameMatcher {
     return std::nullopt;
   }
 
+  // The same, but UserError when nothing has it.
+  std::optional<std::string> known_name(const std::string& tensor, const std::string& path) const {
+    const auto own = own_name(tensor);
+    if (!own && !is_of_files(tensor)) {
+      throw UserError(
+          fmt::format("{}: adapts '{}', which the base model has not", path, tensor.substr(0, tensor.rfind('.'))));
+    }
+    return own;
+  }
+
+ private:
   bool is_of_files(const std::string& tensor) const {
     return contains(allowed_, tensor) || contains(allowed_, prefix_ + tensor) ||
            contains(allowed_, without_family(tensor, prefix_));
   }
 
- private:
   std::string prefix_;
   const std::vector<std::string>& allowed_;
   std::vector<std::string> own_;
 };
+
+// The name of the model's projection or table for a module of the adapter; none when only the model's files have it.
+std::optional<std::string> own_module(const model::SentenceModel& model, const NameMatcher& names,
+                                      const StoredAdapter& stored, const std::string& name) {
+  constexpr std::string_view kWeight = ".weight";
+  auto own = names.known_name(name + std::string(kWeight), stored.weights_path);
+  if (!own) {
+    return std::nullopt;
+  }
+  own->resize(own->size() - kWeight.size());
+  const bool is_table = stored.modules.at(name).is_embedding;
+  const auto& projections = model.projections();
+  if (std::none_of(projections.begin(), projections.end(), [&](const model::Projection& candidate) {
+        return candidate.name == *own && candidate.is_table == is_table;
+      })) {
+    throw UserError(
+        fmt::format("{}: the adapter of '{}' is not available yet for this kind of module", stored.weights_path, name));
+  }
+  return own;
+}
+
+const std::string& key_of(const StoredModule& module, AdapterTensorKind kind) {
+  switch (kind) {
+    case AdapterTensorKind::kDown:
+    case AdapterTensorKind::kTableDown:
+      return module.down;
+    case AdapterTensorKind::kUp:
+    case AdapterTensorKind::kTableUp:
+      return module.up;
+    case AdapterTensorKind::kUpBias:
+      return module.up_bias;
+    case AdapterTensorKind::kMagnitude:
+      return module.magnitude;
+  }
+  throw_internal("known kind", "");
+}
 
 }  // namespace
 
@@ -166,39 +212,17 @@ Adapter attach_stored(model::SentenceModel& model, const StoredAdapter& stored,
   const NameMatcher names(model, allowed);
   std::vector<Target> targets;
   std::map<std::string, const StoredModule*> by_own_name;
-  const auto refuse = [&](const std::string& name) {
-    throw UserError(fmt::format("{}: adapts '{}', which the base model has not", stored.weights_path, name));
-  };
   for (const auto& [name, module] : stored.modules) {
-    const auto own = names.own_name(name + ".weight");
-    if (!own) {
-      if (!names.is_of_files(name + ".weight")) {
-        refuse(name);
-      }
-      continue;
+    if (const auto own = own_module(model, names, stored, name)) {
+      by_own_name[*own] = &module;
+      targets.push_back(module.target);
+      targets.back().name = *own;
     }
-    const std::string projection = own->substr(0, own->size() - std::string_view(".weight").size());
-    const auto& table = model.projections();
-    const bool is_fit = std::any_of(table.begin(), table.end(), [&](const model::Projection& candidate) {
-      return candidate.name == projection && candidate.is_table == module.is_embedding;
-    });
-    if (!is_fit) {
-      throw UserError(fmt::format("{}: the adapter of '{}' is not available yet for this kind of module",
-                                  stored.weights_path, name));
-    }
-    Target target = module.target;
-    target.name = projection;
-    by_own_name[projection] = &module;
-    targets.push_back(std::move(target));
   }
   std::vector<std::string> replaced;
   std::map<std::string, std::string> replaced_keys;
   for (const auto& [name, key] : stored.replaced) {
-    const auto own = names.own_name(name);
-    if (!own && !names.is_of_files(name)) {
-      refuse(name);
-    }
-    if (own) {
+    if (const auto own = names.known_name(name, stored.weights_path)) {
       replaced.push_back(*own);
       replaced_keys[*own] = key;
     }
@@ -207,28 +231,13 @@ Adapter attach_stored(model::SentenceModel& model, const StoredAdapter& stored,
   adapter.base_model = stored.file.base_model;
   adapter.revision = stored.file.revision;
   for (const AdapterTensor& tensor : adapter.tensors) {
-    const StoredModule& module = *by_own_name.at(adapter.modules[tensor.module].name);
-    std::string& key = adapter.file_keys[tensor.parameter];
-    switch (tensor.kind) {
-      case AdapterTensorKind::kDown:
-      case AdapterTensorKind::kTableDown:
-        key = module.down;
-        break;
-      case AdapterTensorKind::kUp:
-      case AdapterTensorKind::kTableUp:
-        key = module.up;
-        break;
-      case AdapterTensorKind::kUpBias:
-        key = module.up_bias;
-        break;
-      case AdapterTensorKind::kMagnitude:
-        key = module.magnitude;
-        break;
-    }
+    adapter.stored_keys[tensor.parameter] = key_of(*by_own_name.at(adapter.modules[tensor.module].name), tensor.kind);
   }
-  for (auto& [index, key] : adapter.file_keys) {
+  for (const auto& [index, key] : adapter.file_keys) {
     const auto found = replaced_keys.find(model.parameters()[static_cast<size_t>(index)].name);
-    key = found != replaced_keys.end() ? found->second : key;
+    if (found != replaced_keys.end()) {
+      adapter.stored_keys[index] = found->second;
+    }
   }
   return adapter;
 }

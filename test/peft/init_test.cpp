@@ -21,7 +21,7 @@ model::Parameter parameter_of(std::vector<int64_t> shape, const std::string& nam
 at::Tensor rows(const model::Parameter& parameter, peft::InitialRows range, LoraInit init = LoraInit::kTrue,
                 uint64_t seed = 42) {
   auto values = at::empty({range.rows * parameter.shape[1]}, at::kFloat);
-  peft::initialise_rows(parameter, AdapterTensorKind::kDown, init, seed, range, values);
+  peft::initialise_rows(parameter, {AdapterTensorKind::kDown, init, seed}, range, values);
   return values;
 }
 
@@ -37,7 +37,7 @@ TEST_CASE("A is uniform or normal as PEFT has it, B is zero") {
   CHECK(normal.std().item<double>() == Approx(1.0 / 16).epsilon(0.03));
   CHECK(std::fabs(normal.mean().item<double>()) < 0.003);
   auto b = at::ones({32}, at::kFloat);
-  peft::initialise_rows(parameter_of({8, 4}), AdapterTensorKind::kUp, LoraInit::kTrue, 42, {0, 8}, b);
+  peft::initialise_rows(parameter_of({8, 4}), {AdapterTensorKind::kUp, LoraInit::kTrue, 42}, {0, 8}, b);
   CHECK(b.abs().max().item<double>() == 0);
 }
 

@@ -169,6 +169,35 @@ TEST_CASE("A29: a run goes on from an adapter; without steps it writes the same 
         std::string::npos);
 }
 
+TEST_CASE("an adapter of a model with a head goes on under the names of the model without") {
+  const test::TemporaryDirectory directory;
+  const std::string golden = test::golden_path("peft/default");
+  const std::string headed = directory.path("headed");
+  fs::create_directory(headed);
+  fs::copy_file(golden + "/adapter_config.json", headed + "/adapter_config.json");
+  const std::string prefix = "base_model.model.";
+  const std::string file = "/adapter_model.safetensors";
+  const auto source = io::SafetensorsFile::open(golden + file);
+  std::vector<io::TensorSpec> tensors;
+  for (const io::TensorInfo& info : source.tensors()) {
+    tensors.push_back({prefix + "bert." + info.name.substr(prefix.size()), info.dtype, info.shape});
+  }
+  io::SafetensorsWriter writer(headed + file, tensors, source.metadata());
+  for (const io::TensorInfo& info : writer.layout()) {
+    writer.append(source.bytes(*source.find(prefix + info.name.substr(prefix.size() + std::string("bert.").size()))));
+  }
+  writer.finish();
+  const std::string base = test::golden_path("tiny_bert");
+  CHECK(test::max_difference(embeddings_of(headed, base), embeddings_of(golden, base)) == 0);
+  auto recipe = lora_recipe(directory.path("run"));
+  recipe.adapter = peft::AdapterConfig{};
+  recipe.adapter->path = headed;
+  recipe.train.max_steps = 1;
+  recipe.optim.learning_rate = 0;
+  test::train_run(recipe, {2});
+  CHECK(io::read_text_file(directory.path("run/final") + file) == io::read_text_file(golden + file));
+}
+
 TEST_CASE("the modules behind the transformer are trained and saved with an adapter") {
   const test::TemporaryDirectory directory;
   const std::string base = test::golden_path("tiny_bert_dense");
