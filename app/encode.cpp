@@ -51,7 +51,7 @@ std::vector<train::Fact> facts(const eval::EncodingOptions& encoding, const data
   facts.push_back({"--prompt-name", encoding.prompt});
   facts.push_back({"--truncate-dim", encoding.truncate_dim ? std::to_string(*encoding.truncate_dim) : "not set"});
   facts.push_back(train::parameter_fact(model.parameters()));
-  facts.push_back(train::file_fact("model", model.spec().directory, {"config.json"}));
+  facts.push_back(train::file_fact("model", model.spec().directory, {"config.json", "modules.json"}));
   facts.push_back(train::tokenizer_fact(*loaded.tokenizer));
   return facts;
 }
@@ -108,7 +108,7 @@ int run_encode(const EncodeOptions& options, const std::vector<std::string>& arg
       locate_model({options.model, options.revision});  // before the ranks, which then find this commit
   std::vector<std::string> of_ranks = arguments;
   if (located.commit) {
-    of_ranks.insert(of_ranks.end(), {"--revision", *located.commit});
+    of_ranks = with_options(std::move(of_ranks), {"--revision", *located.commit});
   }
   return dist::launch({of_ranks, options.nproc, threads_per_rank({}, options.nproc)});
 }

@@ -188,9 +188,14 @@ recipe::Recipe with_located_model(recipe::Recipe recipe, const dist::RankInfo& i
   return with_model(std::move(recipe), located, purpose);
 }
 
+std::vector<std::string> with_options(std::vector<std::string> arguments, const std::vector<std::string>& options) {
+  arguments.insert(std::find(arguments.begin(), arguments.end(), "--"), options.begin(), options.end());
+  return arguments;
+}
+
 std::vector<std::string> with_revision_set(std::vector<std::string> arguments, const recipe::Recipe& located) {
   if (!located.model.snapshot.empty()) {
-    arguments.insert(arguments.end(), {"--set", "model.revision=" + located.model.revision});
+    return with_options(std::move(arguments), {"--set", "model.revision=" + located.model.revision});
   }
   return arguments;
 }

@@ -44,6 +44,9 @@ recipe::Recipe with_located_model(recipe::Recipe recipe, recipe::Purpose purpose
 recipe::Recipe with_located_model(recipe::Recipe recipe, const dist::RankInfo& info, dist::ProcessGroup& world,
                                   recipe::Purpose purpose = recipe::Purpose::kTraining);
 
+// A command line with options of ours: before a "--", behind which nothing is an option.
+std::vector<std::string> with_options(std::vector<std::string> arguments, const std::vector<std::string>& options);
+
 // The arguments of `train` or `eval` for ranks that are to read the located model: with its commit, if it has one.
 std::vector<std::string> with_revision_set(std::vector<std::string> arguments, const recipe::Recipe& located);
 

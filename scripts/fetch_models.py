@@ -104,6 +104,11 @@ def tensor_of(message):
             name = text(value)
         elif number == 9:
             raw = bytes(value)
+    count = 1
+    for size in shape:
+        count *= size
+    if kind == FLOAT and len(raw) != 4 * count:
+        raise SystemExit("the tensor %s of the graph has %d bytes for %s" % (name, len(raw), shape))
     return (name, shape, raw) if kind == FLOAT else (name, shape, None)
 
 

@@ -205,6 +205,27 @@ void write_sentence_configs(const model::ModelSpec& spec, const model::ModelSpec
   }
 }
 
+// The copied config.json with what differs from the `original`; the keys keep their order.
+void write_changed_config(const model::ModelSpec& spec, const Json& original, const fs::path& directory) {
+  const fs::path file = directory / "config.json";
+  const Json wanted = model::config_for_export(spec.config, file.string());
+  if (wanted == original) {
+    return;
+  }
+  Ordered config = read_ordered(file);
+  for (const auto& [key, value] : wanted.items()) {
+    if (!original.contains(key) || original.at(key) != value) {
+      config[key] = value;
+    }
+  }
+  for (const auto& entry : original.items()) {
+    if (!wanted.contains(entry.key())) {
+      config.erase(entry.key());
+    }
+  }
+  write_json(file, config);
+}
+
 }  // namespace
 
 void write_model_files(const model::ModelSpec& spec, const std::string& directory, ModelForm form) {
@@ -228,14 +249,8 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
     }
   }
   write_sentence_configs(spec, original, to);
-  if (is_whole && spec.config != original.config) {
-    Ordered config = read_ordered(to / "config.json");
-    for (const auto& [key, value] : spec.config.items()) {
-      if (!original.config.contains(key) || original.config.at(key) != value) {
-        config[key] = value;
-      }
-    }
-    write_json(to / "config.json", config);
+  if (is_whole) {
+    write_changed_config(spec, original.config, to);
   }
 }
 

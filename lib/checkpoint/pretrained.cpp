@@ -122,7 +122,13 @@ PretrainedWeights PretrainedWeights::open(const model::SentenceModel& model) {
   result.table_ = &model.parameters();
   result.tensors_ = open_sources(spec);
   auto& of_encoder = result.tensors_.at(0);
-  of_encoder = with_our_names(std::move(of_encoder), model.encoder().published_names());
+  std::set<std::string> names;
+  for (const model::Parameter& parameter : model.parameters()) {
+    if (parameter.module == 0) {
+      names.insert(parameter.name);
+    }
+  }
+  of_encoder = with_our_names(std::move(of_encoder), model.encoder(), names);
   result.prefix_ = family_prefix(*result.tensors_.at(0), model.encoder(), model.parameters().front().name);
   std::vector<std::string> faults;
   for (const model::Parameter& parameter : model.parameters()) {

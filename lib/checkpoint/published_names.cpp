@@ -1,5 +1,6 @@
 #include "checkpoint/published_names.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -69,23 +70,32 @@ class RenamedSource final : public TensorSource {
 
 }  // namespace
 
-std::unique_ptr<TensorSource> with_our_names(std::unique_ptr<TensorSource> tensors,
-                                             const std::vector<model::PublishedName>& names) {
+std::unique_ptr<TensorSource> with_our_names(std::unique_ptr<TensorSource> tensors, const model::Encoder& encoder,
+                                             const std::set<std::string>& parameters) {
+  const std::string prefix = encoder.weight_prefix();
+  const auto is_wanted = [&](const std::string& name) {
+    const bool is_parameter =
+        parameters.contains(name) || (name.starts_with(prefix) && parameters.contains(name.substr(prefix.size())));
+    return is_parameter && !tensors->find(name);
+  };
   std::map<std::string, View> views;
   bool is_renamed = false;
   for (const std::string& key : tensors->keys()) {
     TensorDescription description = *tensors->find(key);
-    std::vector<std::string> ours = our_names(key, names);
+    std::vector<std::string> ours = our_names(key, encoder.published_names());
     const auto parts = static_cast<int64_t>(ours.size());
     const int64_t rows = description.shape.empty() ? 1 : description.shape.front();
-    if (parts > 1 && (description.shape.empty() || rows % parts != 0)) {
-      ours = {key};
-    } else if (parts > 1) {
+    const bool can_divide = parts == 1 || (!description.shape.empty() && rows % parts == 0);
+    if (!can_divide || !std::all_of(ours.begin(), ours.end(), is_wanted)) {
+      views.emplace(key, View{key, description, 0});
+      continue;
+    }
+    is_renamed = true;
+    if (parts > 1) {
       description.shape.front() = rows / parts;
     }
     for (size_t i = 0; i < ours.size(); ++i) {
-      is_renamed = is_renamed || ours[i] != key;
-      const View view{key, description, ours.size() > 1 ? static_cast<int64_t>(i) * (rows / parts) : 0};
+      const View view{key, description, parts > 1 ? static_cast<int64_t>(i) * (rows / parts) : 0};
       if (!views.emplace(ours[i], view).second) {
         throw UserError(tensors->path() + ": '" + ours[i] + "' is stored twice, once as '" + key + "'");
       }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "checkpoint/tensor_source.h"
@@ -10,9 +12,10 @@
 
 namespace stft::checkpoint {
 
-// `tensors` itself when it has none of those names. A tensor that holds several of the encoder's is seen as those when
-// its rows can be divided among them; otherwise it keeps its name, and what is missing is named by who looks for it.
-std::unique_ptr<TensorSource> with_our_names(std::unique_ptr<TensorSource> tensors,
-                                             const std::vector<model::PublishedName>& names);
+// `tensors` itself when it has none of those names. A tensor is renamed only to names in `parameters`, with or without
+// the family's prefix, that the file does not have by themselves; one that holds several of them must have rows that
+// can be divided among them. Otherwise it keeps its name, and what is missing is named by who looks for it.
+std::unique_ptr<TensorSource> with_our_names(std::unique_ptr<TensorSource> tensors, const model::Encoder& encoder,
+                                             const std::set<std::string>& parameters);
 
 }  // namespace stft::checkpoint

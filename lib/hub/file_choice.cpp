@@ -43,12 +43,13 @@ std::vector<Module> read_modules(const std::string& path) {
   std::vector<Module> modules;
   for (const io::Json& row : json) {
     Module module;
-    module.folder = io::get_string(row, "path", path);
+    module.folder = io::optional_string(row, "path", path).value_or("");
     const std::string type = io::get_string(row, "type", path);
     module.type = type.substr(type.rfind('.') + 1);
     while (module.folder.ends_with('/')) {
       module.folder.pop_back();
     }
+    module.folder = module.folder == "." ? "" : module.folder;  // as model2vec writes it
     if (!module.folder.empty() && !is_relative_path(module.folder)) {
       throw UserError(fmt::format("{}: the path '{}' of a module is no folder of the model", path, module.folder));
     }

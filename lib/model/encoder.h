@@ -70,6 +70,10 @@ struct EncoderInput {
 // not available.
 std::unique_ptr<Encoder> build_encoder(const EncoderInput& input);
 
+// config.json as it goes with the tensors that are written: of a family that was published with code and names of its
+// own in the form that transformers reads without that code.
+io::Json config_for_export(const io::Json& config, const std::string& origin);
+
 // The width of the token vectors that config.json announces, under whatever name its family has for it.
 int64_t configured_hidden_size(const io::Json& config, const std::string& origin);
 

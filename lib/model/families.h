@@ -20,6 +20,10 @@ std::unique_ptr<Encoder> build_mpnet(const EncoderInput& input);
 std::unique_ptr<Encoder> build_nomic_bert(const EncoderInput& input);
 std::unique_ptr<Encoder> build_roberta(const EncoderInput& input);
 
+// Of a configuration that the family's authors published.
+io::Json exported_nomic_bert_config(const io::Json& config, const std::string& origin);
+io::Json exported_gte_config(const io::Json& config, const std::string& origin);
+
 // Pre-norm decoders (decoder.h).
 std::unique_ptr<Encoder> build_gemma2(const EncoderInput& input);
 std::unique_ptr<Encoder> build_gemma3(const EncoderInput& input);

@@ -5,6 +5,12 @@
 
 namespace stft::model {
 
+io::Json exported_gte_config(const io::Json& config, const std::string&) {
+  io::Json result = config;
+  result.erase("auto_map");  // whose code has the published names
+  return result;
+}
+
 std::unique_ptr<Encoder> build_gte(const EncoderInput& input) {
   const FamilyConfig config(input.config, input.origin);
   PostNormConfig result = read_post_norm_config(config, input, "rope");

@@ -152,6 +152,9 @@ void override_pooling(ModelSpec& spec, const ModelConfig& config) {
     pooling.include_prompt = config.include_prompt.value_or(pooling.include_prompt);
     return;
   }
+  if (config.dropout) {
+    throw UserError("model.dropout: the model is a StaticEmbedding, which has none");
+  }
   const char* key = !config.pooling.empty()          ? "pooling"
                     : config.include_prompt == false ? "include_prompt: false"
                     : config.max_seq_length          ? "max_seq_length"
@@ -205,10 +208,12 @@ std::optional<std::string> static_embedding_directory(const std::string& directo
     return std::nullopt;
   }
   const Json modules = read_modules(file);
-  const bool is_static =
-      !modules.empty() && io::get_string(modules.front(), "type", file).ends_with(".StaticEmbedding");
-  return is_static ? std::optional(path_in(directory, io::optional_string(modules.front(), "path", file).value_or("")))
-                   : std::nullopt;
+  if (modules.empty()) {
+    return std::nullopt;
+  }
+  const std::string type = io::get_string(modules.front(), "type", file);
+  const bool is_static = type.starts_with("sentence_transformers.") && type.ends_with(".StaticEmbedding");
+  return is_static ? std::optional(path_in(directory, module_path(modules.front(), file))) : std::nullopt;
 }
 
 std::string files_directory(const std::string& directory, const std::string& base) {
@@ -232,7 +237,8 @@ ModelSpec read_model_spec(const std::string& given, const std::string& base) {
     spec.modules = {ModuleSpec{}, default_pooling(spec.config, config_file)};
   }
   const std::string sentence_file = path_in(directory, "sentence_bert_config.json");
-  if (is_file(sentence_file)) {
+  const bool has_transformer = !spec.modules.empty() && spec.modules[0].kind == ModuleKind::kTransformer;
+  if (has_transformer && is_file(sentence_file)) {
     spec.max_seq_length = io::optional_int(io::read_json_file(sentence_file), "max_seq_length", sentence_file);
   }
   read_sentence_config(spec);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <utility>
@@ -117,35 +118,38 @@ ModuleSpec read_dense(const std::string& directory, const std::string& path) {
   return module;
 }
 
-// The sizes of the table stand in the header of its file or, in a checkpoint of another form, in a config.json of ours.
+StaticEmbeddingSpec table_in(const std::string& file) {
+  const auto weights = io::SafetensorsFile::open(file);
+  for (const char* folded : {"mapping", "weights"}) {
+    if (weights.find(folded) != nullptr) {
+      throw UserError(
+          fmt::format("{}: '{}' of a vocabulary-quantized model2vec model is not available yet", file, folded));
+    }
+  }
+  const io::TensorInfo* table = weights.find("embedding.weight");
+  table = table != nullptr ? table : weights.find("embeddings");
+  if (table == nullptr || table->shape.size() != 2) {
+    throw UserError(file + ": has no table 'embedding.weight' or 'embeddings' of two dimensions");
+  }
+  return {table->shape[0], table->shape[1]};
+}
+
+// The sizes of the table stand in the header of its file or, in a SHARDED checkpoint, in a file of ours.
 ModuleSpec read_static_embedding(const std::string& directory, const std::string& path) {
+  const std::string folder = path_in(directory, path);
+  const std::string weights_file = path_in(folder, "model.safetensors");
+  const std::string sizes_file = path_in(folder, kTableSizesFile);
   ModuleSpec module;
   module.kind = ModuleKind::kStaticEmbedding;
   module.path = path;
-  const std::string config_file = path_in(directory, path.empty() ? kTableSizesFile : path + "/" + kTableSizesFile);
-  if (is_file(config_file)) {
-    const Json sizes = io::read_json_file(config_file);
-    module.table = {io::get_int(sizes, "num_embeddings", config_file),
-                    io::get_int(sizes, "embedding_dim", config_file)};
+  if (is_file(weights_file) || !is_file(sizes_file)) {
+    module.table = table_in(weights_file);
   } else {
-    const std::string file = path_in(directory, path.empty() ? "model.safetensors" : path + "/model.safetensors");
-    const auto weights = io::SafetensorsFile::open(file);
-    for (const char* folded : {"mapping", "weights"}) {
-      if (weights.find(folded) != nullptr) {
-        throw UserError(
-            fmt::format("{}: '{}' of a vocabulary-quantized model2vec model is not available yet", file, folded));
-      }
-    }
-    const io::TensorInfo* table = weights.find("embedding.weight");
-    table = table != nullptr ? table : weights.find("embeddings");
-    if (table == nullptr || table->shape.size() != 2) {
-      throw UserError(file + ": has no table 'embedding.weight' or 'embeddings' of two dimensions");
-    }
-    module.table = {table->shape[0], table->shape[1]};
+    const Json sizes = io::read_json_file(sizes_file);
+    module.table = {io::get_int(sizes, "num_embeddings", sizes_file), io::get_int(sizes, "embedding_dim", sizes_file)};
   }
   if (module.table.rows <= 0 || module.table.width <= 0) {
-    throw UserError(
-        fmt::format("{}: a table of {} x {}", path_in(directory, path), module.table.rows, module.table.width));
+    throw UserError(fmt::format("{}: a table of {} x {}", folder, module.table.rows, module.table.width));
   }
   return module;
 }
@@ -187,13 +191,18 @@ Json read_modules(const std::string& file) {
   return modules;
 }
 
-ModuleSpec read_module(const std::string& directory, const Json& entry, const std::string& origin) {
-  const std::string type = io::get_string(entry, "type", origin);
-  std::string path = io::optional_string(entry, "path", origin).value_or("");
-  path = path == "." ? "" : path;
-  if (fs::path(path).is_absolute() || path.find("..") != std::string::npos) {
+std::string module_path(const Json& entry, const std::string& origin) {
+  const std::string path = io::optional_string(entry, "path", origin).value_or("");
+  const fs::path parts(path);
+  if (parts.is_absolute() || std::find(parts.begin(), parts.end(), "..") != parts.end()) {
     throw UserError(fmt::format("{}: module path \"{}\" leaves the model directory", origin, path));
   }
+  return path == "." ? "" : path;
+}
+
+ModuleSpec read_module(const std::string& directory, const Json& entry, const std::string& origin) {
+  const std::string type = io::get_string(entry, "type", origin);
+  const std::string path = module_path(entry, origin);
   const std::string name = type.substr(type.find_last_of('.') + 1);
   ModuleSpec module;
   if (!type.starts_with("sentence_transformers.")) {

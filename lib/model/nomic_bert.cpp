@@ -52,6 +52,12 @@ void refuse_published_variants(const FamilyConfig& config) {
 
 }  // namespace
 
+Json exported_nomic_bert_config(const Json& config, const std::string& origin) {
+  Json result = with_current_names(config, FamilyConfig(config, origin));
+  result.erase("auto_map");  // whose code has the published names
+  return result;
+}
+
 std::unique_ptr<Encoder> build_nomic_bert(const EncoderInput& input) {
   const Json current = with_current_names(input.config, FamilyConfig(input.config, input.origin));
   const FamilyConfig config(current, input.origin);

@@ -14,28 +14,29 @@ struct Family {
   EncoderFactory build;
   bool is_decoder = false;
   const char* hidden_size = "hidden_size";
+  io::Json (*exported_config)(const io::Json& config, const std::string& origin) = nullptr;
 };
 
 constexpr std::array kFamilies = {
-    Family{"albert", build_albert},                        // paraphrase-albert
-    Family{"bert", build_bert},                            // MiniLM, BGE, E5, GTE
-    Family{"camembert", build_roberta},                    //
-    Family{"deberta-v2", build_deberta_v2},                // DeBERTa v2 and v3
-    Family{"distilbert", build_distilbert, false, "dim"},  //
-    Family{"electra", build_electra},                      //
-    Family{"gemma2", build_gemma2, true},                  // BGE-multilingual-gemma2
-    Family{"gemma3_text", build_gemma3, true},             // EmbeddingGemma
-    Family{"gte", build_gte},                              // gte-multilingual-base
-    Family{"llama", build_llama, true},                    // SmolLM2, TinyLlama
-    Family{"mistral", build_mistral, true},                // E5-Mistral, SFR
-    Family{"modernbert", build_modernbert},                // gte-modernbert
-    Family{"mpnet", build_mpnet},                          // all-mpnet-base
-    Family{"nomic_bert", build_nomic_bert},                // nomic-embed-text
-    Family{"qwen2", build_qwen2, true},                    // GTE-Qwen2
-    Family{"qwen3", build_qwen3, true},                    // Qwen3-Embedding
-    Family{"roberta", build_roberta},                      // all-distilroberta
-    Family{"t5", build_t5, false, "d_model"},              // sentence-t5, GTR, Instructor
-    Family{"xlm-roberta", build_roberta},                  // multilingual-E5, BGE-M3
+    Family{"albert", build_albert},                                       // paraphrase-albert
+    Family{"bert", build_bert},                                           // MiniLM, BGE, E5, GTE
+    Family{"camembert", build_roberta},                                   //
+    Family{"deberta-v2", build_deberta_v2},                               // DeBERTa v2 and v3
+    Family{"distilbert", build_distilbert, false, "dim"},                 //
+    Family{"electra", build_electra},                                     //
+    Family{"gemma2", build_gemma2, true},                                 // BGE-multilingual-gemma2
+    Family{"gemma3_text", build_gemma3, true},                            // EmbeddingGemma
+    Family{"gte", build_gte, false, "hidden_size", exported_gte_config},  // gte-multilingual-base
+    Family{"llama", build_llama, true},                                   // SmolLM2, TinyLlama
+    Family{"mistral", build_mistral, true},                               // E5-Mistral, SFR
+    Family{"modernbert", build_modernbert},                               // gte-modernbert
+    Family{"mpnet", build_mpnet},                                         // all-mpnet-base
+    Family{"nomic_bert", build_nomic_bert, false, "hidden_size", exported_nomic_bert_config},  // nomic-embed-text
+    Family{"qwen2", build_qwen2, true},                                                        // GTE-Qwen2
+    Family{"qwen3", build_qwen3, true},                                                        // Qwen3-Embedding
+    Family{"roberta", build_roberta},                                                          // all-distilroberta
+    Family{"t5", build_t5, false, "d_model"},  // sentence-t5, GTR, Instructor
+    Family{"xlm-roberta", build_roberta},      // multilingual-E5, BGE-M3
 };
 
 const Family* find_family(const std::string& model_type) {
@@ -68,6 +69,11 @@ int64_t configured_hidden_size(const io::Json& config, const std::string& origin
   const char* key = family != nullptr ? family->hidden_size : "hidden_size";
   const bool has_older_name = config.is_object() && !config.contains(key) && config.contains("n_embd");
   return io::get_int(config, has_older_name ? "n_embd" : key, origin);
+}
+
+io::Json config_for_export(const io::Json& config, const std::string& origin) {
+  const Family* family = find_family(io::optional_string(config, "model_type", origin).value_or(""));
+  return family != nullptr && family->exported_config != nullptr ? family->exported_config(config, origin) : config;
 }
 
 bool is_decoder_family(const io::Json& config) {

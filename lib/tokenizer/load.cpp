@@ -118,7 +118,11 @@ Tokenizer Tokenizer::load_from(const ConfigFiles& files, SpecialTokenUse use) {
   }
   TokenizerPolicy policy = policy_of(files, assembled, parts.post_processor.special_tokens());
   if (use == SpecialTokenUse::kNone && member(stages, "truncation").is_object()) {
-    policy.model_max_length = io::get_int(member(stages, "truncation"), "max_length", path + ": truncation");
+    const std::int64_t length = io::get_int(member(stages, "truncation"), "max_length", path + ": truncation");
+    if (length < 1) {
+      throw UserError(fmt::format("{}: truncation: max_length is {}; it must be above 0", path, length));
+    }
+    policy.model_max_length = length;
   }
   for (std::vector<std::string> warnings : {model_warnings(member(stages, "model"), path), added.warnings}) {
     std::move(warnings.begin(), warnings.end(), std::back_inserter(policy.warnings));

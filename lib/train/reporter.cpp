@@ -111,7 +111,7 @@ void Reporter::start(const RunState& state) {
     }
     log_->write("start", fields);
   }
-  const bool has_limit = run_.model->spec().find(model::ModuleKind::kTransformer) != nullptr;
+  const bool has_limit = run_.model->max_seq_length() < std::numeric_limits<int32_t>::max();
   log::info(fmt::format(
       "model {}: {} trainable parameters, {}", run_.recipe.model.name_or_path, format_count(trainable),
       has_limit ? fmt::format("at most {} tokens a text", run_.model->max_seq_length()) : "texts of any length"));

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
+#include "checkpoint/model_files.h"
 #include "checkpoint/pretrained.h"
 #include "io/temporary_directory.h"
 #include "shard/shard_layout.h"
@@ -15,17 +16,22 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// The golden's published tensors in a model directory; `without_a_row` is cut.
+struct Change {
+  std::string without_a_row;              // this tensor is cut
+  std::vector<test::NamedTensor> beside;  // tensors of no parameter
+};
+
+// The golden's published tensors in a model directory.
 void write_published(const std::string& directory, const test::FamilyGolden& golden, const io::Json& config,
-                     const std::string& without_a_row = "") {
+                     const Change& change = {}) {
   test::write_model_directory(directory, config);
   const auto file = io::SafetensorsFile::open(golden.tensors);
-  std::vector<test::NamedTensor> tensors;
+  std::vector<test::NamedTensor> tensors = change.beside;
   for (const auto& info : file.tensors()) {
     if (info.name.starts_with("published/")) {
       const std::string name = info.name.substr(std::string("published/").size());
       const auto value = test::read_tensor(golden.tensors, info.name);
-      tensors.push_back({name, name == without_a_row ? value.narrow(0, 1, value.size(0) - 1) : value});
+      tensors.push_back({name, name == change.without_a_row ? value.narrow(0, 1, value.size(0) - 1) : value});
     }
   }
   REQUIRE(!tensors.empty());
@@ -43,10 +49,11 @@ TEST_CASE("published names of tensors, fused projections among them, are the enc
     INFO(family);
     const test::FamilyGolden golden(family);
     const test::TemporaryDirectory directory;
-    write_published(directory.path("model"), golden, golden.json.at("cases").at(0).at("config"));
+    write_published(directory.path("model"), golden, golden.json.at("cases").at(0).at("config"),
+                    {.beside = {{"classifier.fc2.weight", at::ones({2})}, {"head_new.weight", at::ones({3})}}});
     const model::SentenceModel model = model_in(directory.path("model"));
     const auto weights = checkpoint::PretrainedWeights::open(model);
-    CHECK(weights.unused().empty());
+    CHECK(weights.unused() == std::vector<std::string>{"classifier.fc2.weight", "head_new.weight"});
     for (const model::Parameter& parameter : model.parameters()) {
       INFO(parameter.name);
       const auto expected = test::read_tensor(golden.tensors, "weights/" + parameter.name);
@@ -66,7 +73,7 @@ TEST_CASE("a fused tensor that cannot be divided is named by what is missing") {
   const test::FamilyGolden golden("nomic_bert");
   const test::TemporaryDirectory directory;
   write_published(directory.path("model"), golden, golden.json.at("cases").at(0).at("config"),
-                  "encoder.layers.1.attn.Wqkv.weight");
+                  {.without_a_row = "encoder.layers.1.attn.Wqkv.weight"});
   const model::SentenceModel model = model_in(directory.path("model"));
   CHECK_THROWS_WITH(checkpoint::PretrainedWeights::open(model),
                     Contains("layers.1.self_attn.q_proj.weight' is missing") && !Contains("layers.0"));
@@ -91,6 +98,16 @@ TEST_CASE("NomicBERT's first configuration has GPT-2's names") {
   const model::SentenceModel model = model_in(directory.path("model"));
   CHECK(checkpoint::PretrainedWeights::open(model).sources().size() == model.parameters().size());
   CHECK(model.encoder().max_positions() == 32);
+
+  // What is written has the names that transformers reads, and no code that would read others.
+  config["auto_map"] = {{"AutoModel", "modeling.NomicBertModel"}};
+  test::write_model_directory(directory.path("published"), config);
+  std::filesystem::create_directories(directory.path("written"));
+  checkpoint::write_model_files(model::read_model_spec(directory.path("published")), directory.path("written"));
+  const io::Json written = io::read_json_file(directory.path("written/config.json"));
+  CHECK(written.at("hidden_size") == 16);
+  CHECK(written.at("hidden_act") == "silu");
+  CHECK_FALSE(written.contains("auto_map"));
 
   config["prenorm"] = true;
   test::write_model_directory(directory.path("prenorm"), config);

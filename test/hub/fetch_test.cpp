@@ -101,6 +101,22 @@ TEST_CASE("Modules, shards and tokenizers in several files are found by what nam
               "modules.json", "sentence_bert_config.json"});
 }
 
+TEST_CASE("A StaticEmbedding at the root, as model2vec names it, or in a folder brings its table and tokenizer",
+          "[hub]") {
+  const std::string folder = GENERATE(as<std::string>{}, ".", "0_StaticEmbedding");
+  INFO(folder);
+  HubFixture fixture;
+  fixture.server.add("modules.json", module_list({{folder, "StaticEmbedding"}, {"1_Normalize", "Normalize"}}));
+  fixture.server.add("0_StaticEmbedding/tokenizer.json", "{}");
+  fixture.server.add("0_StaticEmbedding/model.safetensors", "table", Storage::kLfs);
+  fixture.fetch();
+  const auto files = fixture.files(std::string("snapshots/") + HubServer::kCommit);
+  for (const std::string name : {"model.safetensors", "tokenizer.json"}) {
+    const std::string wanted = folder == "." ? name : folder + "/" + name;
+    CHECK(std::count(files.begin(), files.end(), wanted) == 1);
+  }
+}
+
 TEST_CASE("An adapter's repository gives the adapter", "[hub]") {
   HubFixture fixture;
   HubServer server;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "io/temporary_directory.h"
+#include "support/family_model.h"
 #include "support/plain_model.h"
 
 using namespace stft;
@@ -24,6 +25,10 @@ std::vector<std::string> texts() {
 
 void copy_model(const std::string& to) {
   fs::copy(test::golden_path("tiny_static"), to, fs::copy_options::recursive);
+}
+
+at::Tensor table_of_golden() {
+  return test::read_tensor(test::golden_path("tiny_static/model.safetensors"), "embedding.weight");
 }
 
 }  // namespace
@@ -72,9 +77,45 @@ TEST_CASE("what a StaticEmbedding does not have is refused by name") {
   config.include_prompt = false;
   CHECK_THROWS_WITH(model::with_overrides(spec, config, 1), Contains("model.include_prompt"));
   config = {};
+  config.dropout = 0.5;
+  CHECK_THROWS_WITH(model::with_overrides(spec, config, 1), Contains("model.dropout"));
+  config = {};
   config.dense = model::DenseConfig{};
   config.dense->out_features = 5;
   CHECK(model::with_overrides(spec, config, 1).embedding_dim() == 5);
+}
+
+TEST_CASE("a model2vec repository: its own config.json and lengths do not count, its key for the table does") {
+  const test::TemporaryDirectory directory;
+  copy_model(directory.path("model"));
+  directory.write("model/config.json", R"({"model_type": "model2vec", "hidden_dim": 8})");
+  directory.write("model/sentence_bert_config.json", R"({"max_seq_length": 2})");
+  directory.write("model/static_embedding.json", R"({"num_embeddings": 7, "embedding_dim": 8})");
+  io::Json modules = io::read_json_file(directory.path("model/modules.json"));
+  modules[0]["path"] = ".";
+  fs::remove(directory.path("model/modules.json"));
+  directory.write("model/modules.json", modules.dump());
+  test::write_weights(directory.path("model"), {{"embeddings", table_of_golden()}});
+  const test::PlainModel found(directory.path("model"));
+  const test::PlainModel expected(test::golden_path("tiny_static"));
+  CHECK(at::equal(found.embed(texts(), model::Layout::kPacked), expected.embed(texts(), model::Layout::kPacked)));
+
+  test::write_weights(directory.path("model"), {{"embeddings", table_of_golden()}, {"weights", at::ones({500})}});
+  CHECK_THROWS_WITH(model::read_model_spec(directory.path("model")), Contains("'weights'"));
+}
+
+TEST_CASE("a list of modules that leads elsewhere or is malformed is refused") {
+  for (const char* list : {"[]", "[1]", "[null]", R"([{"type": 5}])",
+                           R"([{"type": "sentence_transformers.x.StaticEmbedding", "path": 3}])",
+                           R"([{"type": "sentence_transformers.x.StaticEmbedding", "path": "/elsewhere"}])",
+                           R"([{"type": "sentence_transformers.x.StaticEmbedding", "path": "a/../.."}])",
+                           R"([{"type": "other.StaticEmbedding", "path": ""}])"}) {
+    INFO(list);
+    const test::TemporaryDirectory own;
+    own.write("modules.json", list);
+    own.write("config.json", R"({"model_type": "bert"})");
+    CHECK_THROWS_AS(model::read_model_spec(own.path("")), UserError);
+  }
 }
 
 TEST_CASE("a StaticEmbedding's file without a table of two dimensions is refused") {
