@@ -56,5 +56,5 @@ TEST_CASE("what is not available or does not fit is named") {
   write("modules.json", R"([{"type": "sentence_transformers.models.Pooling", "path": "../../etc"}])");
   CHECK_THAT(message(), Catch::Contains("leaves the model directory"));
   write("modules.json", R"([{"type": "sentence_transformers.models.Transformer"}])");
-  CHECK_THAT(message(), Catch::Contains("then a Pooling"));
+  CHECK_THAT(message(), Catch::Contains("a Transformer and a Pooling"));
 }

@@ -134,6 +134,7 @@ TEST_CASE("a StaticEmbedding trains on two ranks as on one, and its export is tr
   const test::TemporaryDirectory directory;
   auto recipe = recipe_for(test::golden_path("tiny_static"));
   recipe.model.max_seq_length.reset();
+  recipe.model.dropout.reset();
   const auto one = trained_on(recipe, 1);
   auto resting = recipe;
   resting.optim.learning_rate = 0;
