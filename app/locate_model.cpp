@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <functional>
 #include <utility>
 
 #include "base/clock.h"
@@ -115,21 +114,56 @@ NamedModel named_model(const recipe::Recipe& recipe) {
   return {recipe.model.name_or_path, recipe.model.revision};
 }
 
-// Of an adapter, its base: a directory, or a model of a hub that `locate` finds.
-LocatedModel with_base(LocatedModel located, const std::function<LocatedModel(const NamedModel&)>& locate) {
-  if (!peft::is_adapter_directory(located.directory)) {
-    return located;
+// What an adapter's configuration names as its base: a directory, or the id of a hub's model; none for a whole model.
+std::optional<NamedModel> base_of(const std::string& directory) {
+  if (!peft::is_adapter_directory(directory)) {
+    return std::nullopt;
   }
-  if (const auto base = checkpoint::local_base(located.directory)) {
-    located.base = *base;
-    return located;
+  if (const auto base = checkpoint::local_base(directory)) {
+    return NamedModel{*base};
   }
-  const auto config = peft::read_adapter_config(located.directory);
+  const auto config = peft::read_adapter_config(directory);
   if (!recipe::is_hub_model(config.base_model)) {
     throw UserError(fmt::format("{}: base_model_name_or_path: no such directory '{}'", config.path, config.base_model));
   }
-  located.base = locate({config.base_model, config.revision.value_or("main")}).directory;
+  return NamedModel{config.base_model, config.revision.value_or(NamedModel{}.revision)};
+}
+
+LocatedModel with_base(LocatedModel located, std::string base) {
+  if (peft::is_adapter_directory(base)) {
+    throw UserError(fmt::format("'{}': its base model '{}' is an adapter itself", located.directory, base));
+  }
+  located.base = std::move(base);
   return located;
+}
+
+LocatedModel locate_itself(const NamedModel& model) {
+  const auto request = request_for(model);
+  if (!request) {
+    return {model.name_or_path};
+  }
+  show_progress_of_launcher();
+  const hub::Snapshot found = fetch(*request);
+  return {found.directory, found.commit};
+}
+
+LocatedModel locate_itself(const NamedModel& model, const dist::RankInfo& info, dist::ProcessGroup& world) {
+  const bool is_of_hub = recipe::is_hub_model(model.name_or_path);
+  train::agree_on_facts(world, {{"model", (is_of_hub ? "the hub's model " : "the directory ") + model.name_or_path},
+                                {"revision", model.revision}});
+  const auto request = request_for(model);
+  if (!request) {
+    return {model.name_or_path};
+  }
+  const std::string located = train::on_first_rank(world, [&] {
+    auto found = info.launcher_pid ? hub::find_model(*request, hub::settings_from_environment()) : std::nullopt;
+    if (!found) {
+      found = fetch(*request);
+    }
+    return found->commit + found->directory;
+  });
+  const std::size_t length = hub::kCommitDigits;
+  return {located.substr(length), located.substr(0, length)};
 }
 
 recipe::Recipe with_model(recipe::Recipe recipe, const LocatedModel& located, recipe::Purpose purpose) {
@@ -148,33 +182,16 @@ std::optional<hub::ModelRequest> hub_request(const recipe::Recipe& recipe) {
 }
 
 LocatedModel locate_model(const NamedModel& model) {
-  const auto request = request_for(model);
-  if (!request) {
-    return with_base({model.name_or_path}, [](const NamedModel& base) { return locate_model(base); });
-  }
-  show_progress_of_launcher();
-  const hub::Snapshot found = fetch(*request);
-  return with_base({found.directory, found.commit}, [](const NamedModel& base) { return locate_model(base); });
+  LocatedModel located = locate_itself(model);
+  const auto base = base_of(located.directory);
+  return base ? with_base(std::move(located), locate_itself(*base).directory) : located;
 }
 
 LocatedModel locate_model(const NamedModel& model, const dist::RankInfo& info, dist::ProcessGroup& world) {
-  const auto locate_base = [&](const NamedModel& base) { return locate_model(base, info, world); };
-  const bool is_of_hub = recipe::is_hub_model(model.name_or_path);
-  train::agree_on_facts(world, {{"model", (is_of_hub ? "the hub's model " : "the directory ") + model.name_or_path},
-                                {"revision", model.revision}});
-  const auto request = request_for(model);
-  if (!request) {
-    return with_base({model.name_or_path}, locate_base);
-  }
-  const std::string located = train::on_first_rank(world, [&] {
-    auto found = info.launcher_pid ? hub::find_model(*request, hub::settings_from_environment()) : std::nullopt;
-    if (!found) {
-      found = fetch(*request);
-    }
-    return found->commit + found->directory;
-  });
-  const std::size_t length = hub::kCommitDigits;
-  return with_base({located.substr(length), located.substr(0, length)}, locate_base);
+  LocatedModel located = locate_itself(model, info, world);
+  const auto base = base_of(located.directory);
+  train::agree_on_facts(world, {{"the adapter's base", base ? base->name_or_path + ", " + base->revision : "none"}});
+  return base ? with_base(std::move(located), locate_itself(*base, info, world).directory) : located;
 }
 
 recipe::Recipe with_located_model(recipe::Recipe recipe, recipe::Purpose purpose) {

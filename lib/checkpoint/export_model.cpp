@@ -74,6 +74,17 @@ void export_model(const ExportSource& source, const std::string& directory) {
   attempt.agree();
 }
 
+void begin_directory(const model::ModelSpec& spec, WeightPrecision precision,
+                     const std::optional<std::string>& input_dtype, const std::string& directory) {
+  io::remove_directory(directory);
+  io::make_directories(directory);
+  write_model_files(spec, directory);
+  const auto asked = precision_name(precision);
+  if (const auto dtype = asked ? asked : input_dtype) {
+    set_config_dtype(directory, *dtype);
+  }
+}
+
 void export_directory(const std::string& checkpoint, const ExportOptions& options) {
   const StoredModel stored = StoredModel::open(checkpoint, FileCheck::kChecksums, options.base);
   if (options.merges_lora) {
@@ -84,17 +95,13 @@ void export_directory(const std::string& checkpoint, const ExportOptions& option
   const std::string temporary = options.out + ".tmp";
   Attempt attempt(*world, "writing '" + options.out + "'", temporary);
   attempt.run([&] {
-    io::remove_directory(temporary);
-    io::make_directories(temporary);
     if (stored.is_adapter()) {
+      io::remove_directory(temporary);
+      io::make_directories(temporary);
       write_adapter_directory(stored, temporary);
       return;
     }
-    write_model_files(stored.spec(), temporary);
-    const auto asked = precision_name(options.precision);
-    if (const auto dtype = asked ? asked : stored.input_dtype()) {
-      set_config_dtype(temporary, *dtype);
-    }
+    begin_directory(stored.spec(), options.precision, stored.input_dtype(), temporary);
   });
   write_weights(stored.plan(), options.precision, stored.tensors(), temporary, attempt);
   attempt.run([&] {

@@ -13,6 +13,7 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/pretrained.h"
 #include "io/directory.h"
 #include "model/sentence_model.h"
 #include "peft/merge.h"
@@ -31,13 +32,39 @@ at::ScalarType scalar_type(io::Dtype dtype) {
   return dtype == io::Dtype::kBF16 ? at::kBFloat16 : dtype == io::Dtype::kF16 ? at::kHalf : at::kFloat;
 }
 
+// The transformer's tensors under the model's own names, without a tied copy, which would be stale.
+class Base {
+ public:
+  explicit Base(const std::string& directory)
+      : stored_(StoredModel::open(directory, FileCheck::kChecksums)), model_(stored_.spec()) {
+    if (!stored_.manifest()) {
+      weights_ = PretrainedWeights::open(model_);
+    }
+    file_ = weights_ ? plan_weights(model_, *weights_).front() : stored_.plan().front();
+  }
+
+  const PlannedFile& file() const { return file_; }
+  const model::Encoder& encoder() const { return model_.encoder(); }
+  const std::optional<std::string>& input_dtype() const { return stored_.input_dtype(); }
+
+  WholeTensor read(const PlannedTensor& tensor) const {
+    return weights_ ? read_whole(*weights_->source_of(0), tensor.key) : stored_.tensors()(file_, tensor);
+  }
+
+ private:
+  StoredModel stored_;
+  model::SentenceModel model_;
+  std::optional<PretrainedWeights> weights_;  // of a directory without a manifest
+  PlannedFile file_;
+};
+
 // The tensors of a base with an adapter merged into them.
 class Merger {
  public:
-  Merger(const StoredModel& base, const AdapterFiles& adapter)
-      : base_(base.tensors()), adapter_(adapter), prefix_(model::SentenceModel(base.spec()).encoder().weight_prefix()) {
+  Merger(const Base& base, const AdapterFiles& adapter, WeightPrecision precision)
+      : base_(base), adapter_(adapter), precision_(precision), prefix_(base.encoder().weight_prefix()) {
     std::set<std::string> keys;
-    for (const PlannedTensor& tensor : base.plan().front().tensors) {
+    for (const PlannedTensor& tensor : base.file().tensors) {
       keys.insert(tensor.key);
     }
     for (const auto& [name, module] : adapter.description.modules) {
@@ -51,8 +78,8 @@ class Merger {
     }
   }
 
-  WholeTensor tensor(const PlannedFile& file, const PlannedTensor& planned) {
-    WholeTensor whole = base_(file, planned);
+  WholeTensor tensor(const PlannedTensor& planned) {
+    WholeTensor whole = base_.read(planned);
     const auto weight = weights_.find(planned.key);
     const auto bias = biases_.find(planned.key);
     const auto replacement = replaced_.find(planned.key);
@@ -79,10 +106,12 @@ class Merger {
       check_shape(tensors.up_bias, planned, bias->second->up_bias);
       merged = peft::merged_bias(merged, tensors);
     }
-    has_changed_ = has_changed_ || !at::equal(merged, original);
+    const at::ScalarType written = scalar_type(written_dtype(planned, precision_));
+    has_changed_ = has_changed_ || !at::equal(merged.to(written), original.to(written));
     return {io::Dtype::kF32, merged.contiguous()};
   }
 
+  // Whether a tensor differs from the base's in the type that it is written in.
   bool has_changed() const { return has_changed_; }
 
  private:
@@ -127,8 +156,9 @@ class Merger {
     return peft::merged_weight(weight, tensors);
   }
 
-  WholeTensors base_;
+  const Base& base_;
   const AdapterFiles& adapter_;
+  WeightPrecision precision_;
   std::string prefix_;
   std::map<std::string, const peft::StoredModule*> weights_, biases_;
   std::map<std::string, std::string> replaced_;
@@ -142,10 +172,10 @@ void export_merged(const StoredModel& stored, const ExportOptions& options) {
     throw UserError("--merge-lora: '" + stored.directory() + "' has no adapter, so there is nothing to merge");
   }
   const model::ModelSpec& spec = stored.spec();
-  const StoredModel base = StoredModel::open(spec.base, FileCheck::kChecksums);
+  const Base base(spec.base);
   const AdapterFiles adapter = open_adapter(stored.directory());
-  Merger merger(base, adapter);
-  WeightPlan plan = {base.plan().front()};
+  Merger merger(base, adapter, options.precision);
+  WeightPlan plan = {base.file()};
   for (const PlannedFile& file : stored.plan()) {
     if (file.module != 0) {
       plan.push_back(file);
@@ -155,23 +185,17 @@ void export_merged(const StoredModel& stored, const ExportOptions& options) {
   const auto world = dist::ProcessGroup::single();
   const std::string temporary = options.out + ".tmp";
   Attempt attempt(*world, "writing '" + options.out + "'", temporary);
-  attempt.run([&] {
-    io::remove_directory(temporary);
-    io::make_directories(temporary);
-    write_model_files(spec, temporary);
-    const auto asked = precision_name(options.precision);
-    if (const auto dtype = asked ? asked : base.input_dtype()) {
-      set_config_dtype(temporary, *dtype);
-    }
-  });
+  attempt.run([&] { begin_directory(spec, options.precision, base.input_dtype(), temporary); });
   const auto tensors = [&](const PlannedFile& file, const PlannedTensor& tensor) {
-    return file.module == 0 ? merger.tensor(file, tensor) : of_modules(file, tensor);
+    return file.module == 0 ? merger.tensor(tensor) : of_modules(file, tensor);
   };
   attempt.run([&] { write_weights(plan, options.precision, tensors, temporary, attempt); });
   attempt.run([&] {
-    if (!merger.has_changed()) {
-      throw UserError("--merge-lora: the adapter of '" + stored.directory() +
-                      "' changes nothing (every B is zero), so the result would be the base model");
+    if (!merger.has_changed() && plan.size() == 1) {  // a Dense is trained along with an adapter
+      throw UserError(
+          "--merge-lora: the adapter of '" + stored.directory() +
+          "' changes nothing (every B is zero, or what it adds is lost in rounding), so the result would be "
+          "the base model");
     }
     io::make_durable(temporary);
     io::replace_directory(temporary, options.out);

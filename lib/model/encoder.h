@@ -47,6 +47,9 @@ class Encoder {
   virtual std::string weight_prefix() const = 0;
   // A tensor of such a file that is the first parameter once more; empty: none.
   virtual std::string tied_weight() const { return {}; }
+  // The name under which transformers' own module looks tokens up when that is not the first parameter's, though both
+  // are one tensor (T5); empty: it is.
+  virtual std::string input_copy() const { return {}; }
   // Where published files name tensors otherwise than this encoder: applied in this order, each once to a name.
   virtual std::vector<PublishedName> published_names() const { return {}; }
 };

@@ -92,6 +92,7 @@ class T5 final : public Encoder {
   int64_t vocab_size() const override { return config_.vocab_size; }
   std::string weight_prefix() const override { return "transformer."; }
   std::string tied_weight() const override { return "encoder.embed_tokens.weight"; }
+  std::string input_copy() const override { return tied_weight(); }
 
   at::Tensor forward(const TokenBatch& batch, const ForwardContext& context) const override {
     const auto shared = std::make_shared<Shared>(Shared{batch, nullptr});

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <filesystem>
-#include <set>
 
 #include "base/error.h"
 #include "io/json.h"
@@ -25,29 +23,36 @@ bool is_off(const Json& value) {
          (value.is_array() && value.empty());
 }
 
-// Features that change what the tensors mean; off by default.
+// Features that change what the tensors mean; off by default. corda_config and eva_config only matter while an adapter
+// is made.
 void refuse_features(const Json& json, const std::string& path) {
-  static constexpr std::array<const char*, 14> kFeatures = {"alora_invocation_tokens",
-                                                            "arrow_config",
-                                                            "corda_config",
-                                                            "eva_config",
-                                                            "fan_in_fan_out",
-                                                            "kasa_config",
-                                                            "layer_replication",
-                                                            "megatron_config",
-                                                            "monteclora_config",
-                                                            "target_parameters",
-                                                            "trainable_token_indices",
-                                                            "use_bdlora",
-                                                            "use_qalora",
-                                                            "velora_config"};
-  static const std::set<std::string> kInitialOnly = {"corda_config", "eva_config"};  // of the initialisation alone
-  for (const char* key : kFeatures) {
+  for (const char* key : {"alora_invocation_tokens", "arrow_config", "fan_in_fan_out", "kasa_config",
+                          "layer_replication", "megatron_config", "monteclora_config", "target_parameters",
+                          "trainable_token_indices", "use_bdlora", "use_qalora", "velora_config"}) {
     const auto found = json.find(key);
-    if (found != json.end() && !is_off(*found) && !kInitialOnly.contains(key)) {
+    if (found != json.end() && !is_off(*found)) {
       refuse(path, key, "this feature of PEFT is not available");
     }
   }
+}
+
+// An initialisation that takes something out of the base's weights (PiSSA, OLoRA, CorDA, LoftQ, ...) is done again by
+// PEFT when it loads the adapter, whose tensors belong to that other base.
+LoraInit read_init(const Json& json, const std::string& path) {
+  const auto found = json.find("init_lora_weights");
+  if (found == json.end() || found->is_null() || found->is_boolean()) {
+    return LoraInit::kTrue;
+  }
+  if (*found == "gaussian") {
+    return LoraInit::kGaussian;
+  }
+  if (*found != "eva" && *found != "orthogonal") {
+    refuse(path, "init_lora_weights",
+           found->dump() +
+               " changes the base's weights and is not available; PEFT can save such an adapter converted "
+               "(path_initial_model_for_weight_conversion)");
+  }
+  return LoraInit::kTrue;
 }
 
 double number(const Json& json, const char* key, double or_else, const std::string& path) {
@@ -202,6 +207,8 @@ AdapterFileConfig read_adapter_config(const std::string& directory) {
   config.use_dora = io::optional_bool(json, "use_dora", path).value_or(false);
   config.lora_bias = io::optional_bool(json, "lora_bias", path).value_or(false);
   config.bias = read_bias(json, path);
+  config.init_lora_weights = read_init(json, path);
+  check_patterns(config, [&](const std::string& key) { return path + ": " + key; });
   return result;
 }
 

@@ -124,11 +124,28 @@ void check_modules_to_save(const model::SentenceModel& model, const AdapterConfi
   }
 }
 
+// A bias of B is added to the projection's own when it is merged.
+void check_lora_bias(const model::SentenceModel& model, const std::vector<Target>& targets) {
+  for (const model::Projection& projection : model.projections()) {
+    const bool is_target = std::any_of(targets.begin(), targets.end(),
+                                       [&](const Target& target) { return target.name == projection.name; });
+    if (is_target && projection.bias == nullptr) {
+      throw UserError(fmt::format("adapter.lora_bias: '{}' has no bias that it could be merged into", projection.name));
+    }
+  }
+}
+
 // UserError for what a table of embeddings cannot have.
 void check_tables(const model::SentenceModel& model, const std::vector<Target>& targets, const AdapterConfig& config) {
   for (const model::Projection& projection : model.projections()) {
     const bool is_target = std::any_of(targets.begin(), targets.end(),
                                        [&](const Target& target) { return target.name == projection.name; });
+    if (is_target && projection.is_table && !model.encoder().input_copy().empty()) {
+      throw UserError(fmt::format(
+          "adapter.target_modules: '{}' is not available yet: Python looks tokens up under its second name, "
+          "'{}'",
+          projection.name, model.encoder().input_copy()));
+    }
     if (is_target && projection.is_table && config.use_dora) {
       throw UserError(
           fmt::format("adapter.use_dora: is not available yet for '{}', a table of embeddings", projection.name));
@@ -152,6 +169,9 @@ Adapter attach_lora(model::SentenceModel& model, AdapterConfig config) {
   TargetChoice choice = choose_targets(module_names(model), config, model_type, "adapter.target_modules");
   const std::vector<Target> targets = choice.targets;
   check_tables(model, targets, config);
+  if (config.lora_bias) {
+    check_lora_bias(model, targets);
+  }
   Adapter adapter = Attacher(model, config).attach(std::move(choice.targets));
   adapter.unmatched = std::move(choice.unmatched);
   freeze(model, adapter, [&](const std::string& name) {

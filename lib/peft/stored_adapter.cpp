@@ -75,7 +75,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 class NameMatcher {
  public:
   NameMatcher(const model::SentenceModel& model, const std::vector<std::string>& allowed)
-      : prefix_(model.encoder().weight_prefix()), allowed_(allowed) {
+      : prefix_(model.encoder().weight_prefix()), input_copy_(model.encoder().input_copy()), allowed_(allowed) {
     for (const model::Parameter& parameter : model.parameters()) {
       if (parameter.module == 0) {
         own_.push_back(parameter.name);
@@ -96,6 +96,11 @@ class NameMatcher {
   // The same, but UserError when nothing has it.
   std::optional<std::string> known_name(const std::string& tensor, const std::string& path) const {
     const auto own = own_name(tensor);
+    if (input_copy_ == tensor || (!input_copy_.empty() && prefix_ + input_copy_ == tensor)) {
+      throw UserError(
+          fmt::format("{}: adapts '{}', the model's table under its second name, which is not available yet", path,
+                      tensor.substr(0, tensor.rfind('.'))));
+    }
     if (!own && !is_of_files(tensor)) {
       throw UserError(
           fmt::format("{}: adapts '{}', which the base model has not", path, tensor.substr(0, tensor.rfind('.'))));
@@ -110,6 +115,7 @@ class NameMatcher {
   }
 
   std::string prefix_;
+  std::string input_copy_;
   const std::vector<std::string>& allowed_;
   std::vector<std::string> own_;
 };
@@ -177,6 +183,9 @@ StoredAdapter describe_adapter(AdapterFileConfig file, const TensorShapes& shape
       StoredModule& stored = result.modules[module];
       stored.target = with_patterns(module, result.file.config);
       stored.is_embedding = stored.is_embedding || ending->is_embedding;
+      if (!(stored.*(ending->key)).empty()) {
+        describer.refuse(key, fmt::format("is there a second time as '{}'", stored.*(ending->key)));
+      }
       stored.*(ending->key) = key;
       continue;
     }
@@ -187,7 +196,9 @@ StoredAdapter describe_adapter(AdapterFileConfig file, const TensorShapes& shape
     if (const size_t wrapper = base.find(".base_layer."); wrapper != std::string::npos) {
       base.erase(wrapper, std::string_view(".base_layer").size());
     }
-    result.replaced[base] = key;
+    if (const auto [other, is_new] = result.replaced.emplace(base, key); !is_new) {
+      describer.refuse(key, fmt::format("is there a second time as '{}'", other->second));
+    }
   }
   if (result.modules.empty()) {
     throw UserError(fmt::format("{}: holds no lora_A and lora_B", weights_path));
@@ -197,6 +208,11 @@ StoredAdapter describe_adapter(AdapterFileConfig file, const TensorShapes& shape
     if (module.is_embedding && result.file.config.use_dora) {
       throw UserError(
           fmt::format("{}: use_dora is not available yet for '{}', a table of embeddings", result.file.path, name));
+    }
+    if (result.file.config.lora_bias != !module.up_bias.empty() && !module.is_embedding) {
+      throw UserError(fmt::format("{}: the module '{}' has {} lora_B.bias, but {} says lora_bias {}", weights_path,
+                                  name, module.up_bias.empty() ? "no" : "a", result.file.path,
+                                  result.file.config.lora_bias));
     }
     if (result.file.config.use_dora != !module.magnitude.empty() && !module.is_embedding) {
       throw UserError(fmt::format("{}: the module '{}' has {} lora_magnitude_vector, but {} says use_dora {}",

@@ -106,7 +106,34 @@ TargetChoice choose_from_list(const std::vector<std::string>& names, const std::
   return choice;
 }
 
+// A key of rank_pattern and alpha_pattern.
+NamePattern at_the_end(const std::string& key) {
+  return NamePattern("(?:.*\\.)?(?:" + key + ")");
+}
+
 }  // namespace
+
+void check_patterns(const AdapterConfig& config, const std::function<std::string(const std::string& key)>& where) {
+  const auto check = [&](const std::string& key, const auto& compile) {
+    try {
+      compile();
+    } catch (const UserError& error) {
+      throw UserError(where(key) + ": " + error.what());
+    }
+  };
+  if (!config.target_modules_is_list && !config.target_modules.empty()) {
+    check("target_modules", [&] { NamePattern(config.target_modules.front()); });
+  }
+  if (!config.exclude_modules_is_list && !config.exclude_modules.empty()) {
+    check("exclude_modules", [&] { NamePattern(config.exclude_modules.front()); });
+  }
+  for (const auto& [key, r] : config.rank_pattern) {
+    check("rank_pattern", [&, &pattern = key] { at_the_end(pattern); });
+  }
+  for (const auto& [key, alpha] : config.alpha_pattern) {
+    check("alpha_pattern", [&, &pattern = key] { at_the_end(pattern); });
+  }
+}
 
 bool is_module_named(const std::string& name, const std::string& module) {
   return name == module ||
@@ -119,7 +146,7 @@ bool lies_in_module(const std::string& name, const std::string& module) {
 
 Target with_patterns(const std::string& name, const AdapterConfig& config) {
   Target target{name, config.r, config.lora_alpha};
-  const auto fits = [&](const std::string& key) { return NamePattern("(?:.*\\.)?(?:" + key + ")").matches(name); };
+  const auto fits = [&](const std::string& key) { return at_the_end(key).matches(name); };
   for (const auto& [key, r] : config.rank_pattern) {
     if (fits(key)) {
       target.r = r;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,12 @@ struct ModuleNames {
 };
 
 // `model_type` gives what PEFT targets when target_modules is empty. UserError that begins with `where` and lists the
-// linear names when nothing matches, and for a malformed pattern.
+// linear names when nothing matches.
 TargetChoice choose_targets(const ModuleNames& modules, const AdapterConfig& config, const std::string& model_type,
                             const std::string& where);
+
+// UserError for a regular expression that is not valid, its text beginning with what `where` says of its key.
+void check_patterns(const AdapterConfig& config, const std::function<std::string(const std::string& key)>& where);
 
 // r and alpha of a module: rank_pattern and alpha_pattern, else the general ones.
 Target with_patterns(const std::string& name, const AdapterConfig& config);

@@ -19,6 +19,9 @@ void check_adapter(const Recipe& recipe, Diagnostics& diagnostics) {
   if (adapter.use_dora && adapter.lora_bias) {
     diagnostics.add("adapter.lora_bias", "contradicts use_dora, which has no bias of B");
   }
+  if (adapter.init_lora_weights != peft::LoraInit::kTrue && adapter.lora_bias) {
+    diagnostics.add("adapter.lora_bias", "needs init_lora_weights: true, as in PEFT");
+  }
   if (adapter.target_modules_is_list && adapter.target_modules.empty() && !adapter.path) {
     diagnostics.add("adapter.target_modules", "names no module");
   }

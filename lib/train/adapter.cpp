@@ -9,32 +9,41 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "train/console.h"
 
 namespace stft::train {
 namespace {
 
-// What the recipe asks for beside adapter.path must be what the adapter's own configuration says; a key that is left at
-// its default asks for nothing.
-void check_agrees(const recipe::Recipe& recipe, const peft::AdapterConfig& stored) {
-  const peft::AdapterConfig& asked = *recipe.adapter;
-  const peft::AdapterConfig defaults;
-  const auto check = [&](const char* key, auto member) {
-    if (asked.*member != defaults.*member && asked.*member != stored.*member) {
-      throw UserError(fmt::format("{}: is not what adapter.path's {} says",
-                                  recipe::where(recipe, std::string("adapter.") + key), peft::kAdapterConfigFile));
-    }
-  };
-  check("r", &peft::AdapterConfig::r);
-  check("lora_alpha", &peft::AdapterConfig::lora_alpha);
-  check("rank_pattern", &peft::AdapterConfig::rank_pattern);
-  check("alpha_pattern", &peft::AdapterConfig::alpha_pattern);
-  check("use_rslora", &peft::AdapterConfig::use_rslora);
-  check("use_dora", &peft::AdapterConfig::use_dora);
-  check("lora_bias", &peft::AdapterConfig::lora_bias);
-  check("bias", &peft::AdapterConfig::bias);
-  check("modules_to_save", &peft::AdapterConfig::modules_to_save);
+bool is_given(const recipe::Recipe& recipe, const std::string& key) {
+  return recipe.origins.contains(key) || recipe.origins.lower_bound(key + ".") != recipe.origins.lower_bound(key + "/");
 }
+
+[[noreturn]] void throw_other_than_stored(const recipe::Recipe& recipe, const std::string& key) {
+  throw UserError(
+      fmt::format("{}: is not what adapter.path's {} says", recipe::where(recipe, key), peft::kAdapterConfigFile));
+}
+
+// Takes a key's value from the stored adapter, which is what counts; a recipe that gives another is refused.
+class StoredValues {
+ public:
+  StoredValues(recipe::Recipe& recipe, const peft::AdapterConfig& stored) : recipe_(recipe), stored_(stored) {}
+
+  template <typename Value>
+  void take(const std::string& name, Value peft::AdapterConfig::*member) {
+    const std::string key = "adapter." + name;
+    Value& asked = (*recipe_.adapter).*member;
+    const bool is_asked = is_given(recipe_, key) || asked != peft::AdapterConfig{}.*member;
+    if (is_asked && asked != stored_.*member) {
+      throw_other_than_stored(recipe_, key);
+    }
+    asked = stored_.*member;
+  }
+
+ private:
+  recipe::Recipe& recipe_;
+  const peft::AdapterConfig& stored_;
+};
 
 // The modules that the recipe's targets choose are those that the adapter has.
 void check_targets_agree(const recipe::Recipe& recipe, const model::SentenceModel& model,
@@ -58,6 +67,33 @@ void check_targets_agree(const recipe::Recipe& recipe, const model::SentenceMode
   }
 }
 
+// What the model does not build of an adapter is not in what is saved of it.
+void check_can_go_on(const RunAdapter& adapter) {
+  const peft::StoredAdapter& stored = adapter.files->description;
+  if (adapter.adapter.modules.empty()) {
+    throw UserError(stored.weights_path + ": adapts no module that the model uses, so there is nothing to train");
+  }
+  std::set<std::string> used;
+  for (const auto& [index, key] : adapter.adapter.stored_keys) {
+    used.insert(key);
+  }
+  std::vector<std::string> unused;
+  for (const auto& [name, module] : stored.modules) {
+    if (!used.contains(module.down)) {
+      unused.push_back(name);
+    }
+  }
+  for (const auto& [name, key] : stored.replaced) {
+    if (!used.contains(key)) {
+      unused.push_back(name);
+    }
+  }
+  if (!unused.empty()) {
+    log::warn(fmt::format("{}: the model does not use {}: it is neither trained nor in what is saved",
+                          stored.weights_path, fmt::join(unused, ", ")));
+  }
+}
+
 std::unique_ptr<RunAdapter> attach_files(const std::string& directory, model::SentenceModel& model,
                                          const checkpoint::PretrainedWeights& weights,
                                          const peft::AdapterConfig* training) {
@@ -69,10 +105,59 @@ std::unique_ptr<RunAdapter> attach_files(const std::string& directory, model::Se
     stored.file.config.dtype = training->dtype;
   }
   result->adapter = peft::attach_stored(model, stored, checkpoint::tensors_of_files(weights));
+  if (training != nullptr) {
+    check_can_go_on(*result);
+  }
   return result;
 }
 
+// peft::attach_lora, whose messages begin with the recipe's key, with the place of that key.
+peft::Adapter attach_new(const recipe::Recipe& recipe, model::SentenceModel& model) {
+  peft::check_patterns(*recipe.adapter,
+                       [&](const std::string& key) { return recipe::where(recipe, "adapter." + key); });
+  try {
+    return peft::attach_lora(model, *recipe.adapter);
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    const std::string key = text.substr(0, text.find(':'));
+    throw UserError(recipe::where(recipe, key) + text.substr(key.size()));
+  }
+}
+
 }  // namespace
+
+recipe::Recipe with_stored_adapter(recipe::Recipe recipe) {
+  if (!recipe.adapter || !recipe.adapter->path || !recipe.model.base.empty()) {
+    return recipe;
+  }
+  using Config = peft::AdapterConfig;
+  const Config stored = peft::read_adapter_config(*recipe.adapter->path).config;
+  StoredValues values(recipe, stored);
+  values.take("r", &Config::r);
+  values.take("lora_alpha", &Config::lora_alpha);
+  values.take("rank_pattern", &Config::rank_pattern);
+  values.take("alpha_pattern", &Config::alpha_pattern);
+  values.take("use_rslora", &Config::use_rslora);
+  values.take("use_dora", &Config::use_dora);
+  values.take("lora_bias", &Config::lora_bias);
+  values.take("bias", &Config::bias);
+  values.take("init_lora_weights", &Config::init_lora_weights);
+  std::sort(recipe.adapter->modules_to_save.begin(), recipe.adapter->modules_to_save.end());
+  Config sorted = stored;
+  std::sort(sorted.modules_to_save.begin(), sorted.modules_to_save.end());
+  StoredValues(recipe, sorted).take("modules_to_save", &Config::modules_to_save);
+  if (!is_given(recipe, "adapter.lora_dropout")) {
+    recipe.adapter->lora_dropout = stored.lora_dropout;
+  }
+  const bool narrows = !recipe.adapter->exclude_modules.empty() || recipe.adapter->layers_to_transform;
+  if (narrows && recipe.adapter->target_modules.empty()) {
+    const bool excludes = !recipe.adapter->exclude_modules.empty();
+    throw UserError(
+        fmt::format("{}: has no meaning without target_modules for the adapter of adapter.path",
+                    recipe::where(recipe, excludes ? "adapter.exclude_modules" : "adapter.layers_to_transform")));
+  }
+  return recipe;
+}
 
 std::unique_ptr<RunAdapter> attach_adapter_of(const std::string& directory, model::SentenceModel& model,
                                               const checkpoint::PretrainedWeights& weights) {
@@ -92,11 +177,10 @@ std::unique_ptr<RunAdapter> attach_adapter(const recipe::Recipe& recipe, model::
   std::unique_ptr<RunAdapter> result;
   if (recipe.adapter->path) {
     result = attach_files(*recipe.adapter->path, model, weights, &*recipe.adapter);
-    check_agrees(recipe, result->files->description.file.config);
     check_targets_agree(recipe, model, result->adapter);
   } else {
     result = std::make_unique<RunAdapter>();
-    result->adapter = peft::attach_lora(model, *recipe.adapter);
+    result->adapter = attach_new(recipe, model);
   }
   result->adapter.base_model = recipe.model.name_or_path;
   result->adapter.revision = recipe.model.snapshot.empty() ? std::nullopt : std::optional(recipe.model.revision);

@@ -18,9 +18,12 @@ struct RunAdapter {
   peft::Adapter adapter;
 };
 
+// The recipe with what adapter.path's own configuration says, which counts; only the dropout and the dtype are the
+// recipe's, where it gives them. Unchanged without adapter.path. UserError for a key of the recipe that says otherwise.
+recipe::Recipe with_stored_adapter(recipe::Recipe recipe);
+
 // Attaches what the recipe asks for, or, for an evaluation of an adapter's directory, what that holds; null when the
-// model has none. UserError for targets that the model has not, for files that do not fit it, and for a recipe that
-// says otherwise than the configuration at adapter.path.
+// model has none. UserError for targets that the model has not and for files that do not fit it.
 std::unique_ptr<RunAdapter> attach_adapter(const recipe::Recipe& recipe, model::SentenceModel& model,
                                            const checkpoint::PretrainedWeights& weights);
 

@@ -184,7 +184,7 @@ void read_model_and_evaluators(Run& run) {
 
 Run read_data(recipe::Recipe recipe, int64_t ranks, const data::Position& start) {
   Run run;
-  run.recipe = std::move(recipe);
+  run.recipe = with_stored_adapter(std::move(recipe));
   run.dataset = std::make_unique<data::Dataset>(data::Dataset::load(run.recipe.data.train.front()));
   run.plan = plan_steps(run.recipe.train, run.dataset->size(), ranks, start);
   return run;

@@ -10,33 +10,12 @@
 #include "shard/shard_layout.h"
 #include "support/family_cases.h"
 #include "support/family_model.h"
+#include "support/published_model.h"
 
 using namespace stft;
 using Catch::Matchers::Contains;
 
 namespace {
-
-struct Change {
-  std::string without_a_row;              // this tensor is cut
-  std::vector<test::NamedTensor> beside;  // tensors of no parameter
-};
-
-// The golden's published tensors in a model directory.
-void write_published(const std::string& directory, const test::FamilyGolden& golden, const io::Json& config,
-                     const Change& change = {}) {
-  test::write_model_directory(directory, config);
-  const auto file = io::SafetensorsFile::open(golden.tensors);
-  std::vector<test::NamedTensor> tensors = change.beside;
-  for (const auto& info : file.tensors()) {
-    if (info.name.starts_with("published/")) {
-      const std::string name = info.name.substr(std::string("published/").size());
-      const auto value = test::read_tensor(golden.tensors, info.name);
-      tensors.push_back({name, name == change.without_a_row ? value.narrow(0, 1, value.size(0) - 1) : value});
-    }
-  }
-  REQUIRE(!tensors.empty());
-  test::write_weights(directory, tensors);
-}
 
 model::SentenceModel model_in(const std::string& directory) {
   return model::SentenceModel(model::with_overrides(model::read_model_spec(directory), {}, 1));
@@ -49,8 +28,8 @@ TEST_CASE("published names of tensors, fused projections among them, are the enc
     INFO(family);
     const test::FamilyGolden golden(family);
     const test::TemporaryDirectory directory;
-    write_published(directory.path("model"), golden, golden.json.at("cases").at(0).at("config"),
-                    {.beside = {{"classifier.fc2.weight", at::ones({2})}, {"head_new.weight", at::ones({3})}}});
+    test::write_published(directory.path("model"), golden, golden.json.at("cases").at(0).at("config"),
+                          {.beside = {{"classifier.fc2.weight", at::ones({2})}, {"head_new.weight", at::ones({3})}}});
     const model::SentenceModel model = model_in(directory.path("model"));
     const auto weights = checkpoint::PretrainedWeights::open(model);
     CHECK(weights.unused() == std::vector<std::string>{"classifier.fc2.weight", "head_new.weight"});
@@ -72,8 +51,8 @@ TEST_CASE("published names of tensors, fused projections among them, are the enc
 TEST_CASE("a fused tensor that cannot be divided is named by what is missing") {
   const test::FamilyGolden golden("nomic_bert");
   const test::TemporaryDirectory directory;
-  write_published(directory.path("model"), golden, golden.json.at("cases").at(0).at("config"),
-                  {.without_a_row = "encoder.layers.1.attn.Wqkv.weight"});
+  test::write_published(directory.path("model"), golden, golden.json.at("cases").at(0).at("config"),
+                        {.without_a_row = "encoder.layers.1.attn.Wqkv.weight"});
   const model::SentenceModel model = model_in(directory.path("model"));
   CHECK_THROWS_WITH(checkpoint::PretrainedWeights::open(model),
                     Contains("layers.1.self_attn.q_proj.weight' is missing") && !Contains("layers.0"));
@@ -94,7 +73,7 @@ TEST_CASE("NomicBERT's first configuration has GPT-2's names") {
   config["activation_function"] = "swiglu";
   config.erase("hidden_act");
   const test::TemporaryDirectory directory;
-  write_published(directory.path("model"), golden, config);
+  test::write_published(directory.path("model"), golden, config);
   const model::SentenceModel model = model_in(directory.path("model"));
   CHECK(checkpoint::PretrainedWeights::open(model).sources().size() == model.parameters().size());
   CHECK(model.encoder().max_positions() == 32);

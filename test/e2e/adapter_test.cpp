@@ -32,6 +32,25 @@ Json evaluated(const std::string& model, const std::vector<std::string>& flags =
 
 }  // namespace
 
+TEST_CASE("an adapter whose base is an adapter, or itself, is refused", "[e2e][adapter]") {
+  const TemporaryDirectory directory;
+  for (const std::string name : {"first", "second"}) {
+    fs::copy(source_path("test/golden/peft/default"), directory.path(name));
+    Json config = read_json(directory.path(name + "/adapter_config.json"));
+    config["base_model_name_or_path"] = directory.path("second");
+    std::ofstream(directory.path(name + "/adapter_config.json")) << config.dump();
+  }
+  const std::string texts = directory.write("texts.txt", "a text\n");
+  for (const char* name : {"first", "second"}) {
+    for (const char* ranks : {"1", "2"}) {
+      const Outcome outcome = run_stft(
+          {"encode", directory.path(name), "--input", texts, "--output", directory.path("out.npy"), "--nproc", ranks});
+      CHECK(outcome.exit_code == 2);
+      CHECK_THAT(outcome.err, Contains("is an adapter itself"));
+    }
+  }
+}
+
 TEST_CASE("LoRA from recipe to merged model: every form has the run's metrics", "[e2e][adapter]") {
   for (const char* kind : {"FULL_STATE_DICT", "SHARDED_STATE_DICT"}) {
     CAPTURE(kind);

@@ -70,6 +70,16 @@ TEST_CASE("features of PEFT that are not there are refused by name; unknown keys
   CHECK(message(R"(, "rank_pattern": {"a": 0})").find("rank_pattern.a") != std::string::npos);
   CHECK(message(R"(, "bias": "some")").find("bias") != std::string::npos);
   CHECK(message(R"(, "lora_dropout": 1)").find("lora_dropout") != std::string::npos);
+  for (const char* init : {"pissa", "pissa_niter_16", "olora", "corda", "loftq", "lora_ga", "something_new"}) {
+    CHECK(message(std::string(", \"init_lora_weights\": \"") + init + "\"")
+              .find("init_lora_weights: \"" + std::string(init)) != std::string::npos);
+  }
+  for (const char* init : {"true", "false", "null", "\"gaussian\"", "\"eva\"", "\"orthogonal\""}) {
+    CHECK(message(std::string(", \"init_lora_weights\": ") + init).empty());
+  }
+  CHECK(message(R"(, "corda_config": {"a": 1}, "eva_config": {"rho": 2})").empty());
+  CHECK(message(R"(, "target_modules": "enc([")").find("target_modules: the regular expression") != std::string::npos);
+  CHECK(message(R"(, "rank_pattern": {"a(": 2})").find("rank_pattern: the regular expression") != std::string::npos);
   directory.write("adapter_config.json", R"({"peft_type": "IA3"})");
   CHECK(test::message_of<UserError>([&] { peft::read_adapter_config(directory.path("")); }).find("IA3") !=
         std::string::npos);
@@ -98,6 +108,14 @@ TEST_CASE("A29: parts of tensors, empty ones and those of another model are refu
   other = query_of_layer_0({4, 32}, {32, 4});
   other.push_back({"base_model.model.encoder.layer.0.attention.self.query.lora_C.weight", io::Dtype::kF32, {4}});
   CHECK(message(other).find("lora_C") != std::string::npos);
+  other = query_of_layer_0({4, 32}, {32, 4});
+  other.push_back({"base_model.model.encoder.layer.0.attention.self.query.lora_B.bias", io::Dtype::kF32, {32}});
+  CHECK(message(other).find("has a lora_B.bias, but") != std::string::npos);
+  other.pop_back();
+  for (const char* name : {"pooler.dense.bias", "pooler.dense.base_layer.bias"}) {
+    other.push_back({std::string("base_model.model.") + name, io::Dtype::kF32, {32}});
+  }
+  CHECK(message(other).find("is there a second time as") != std::string::npos);
   CHECK(message({{"encoder.layer.0.x", io::Dtype::kF32, {4}}}).find("is no tensor of an adapter") != std::string::npos);
   CHECK(message(query_of_layer_0({4}, {32, 4})).find("is not a matrix") != std::string::npos);
   directory.write("adapter_model.safetensors", "not safetensors");

@@ -9,7 +9,11 @@
 #include "checkpoint/export_model.h"
 #include "io/file.h"
 #include "io/temporary_directory.h"
+#include "support/family_cases.h"
+#include "support/family_model.h"
 #include "support/golden.h"
+#include "support/published_model.h"
+#include "train/loaded_model.h"
 
 using namespace stft;
 namespace fs = std::filesystem;
@@ -119,4 +123,83 @@ TEST_CASE("what cannot be merged is refused, and nothing is left behind") {
         std::string::npos);
   CHECK_FALSE(fs::exists(out));
   CHECK_FALSE(fs::exists(out + ".tmp"));
+}
+
+namespace {
+
+// An adapter of rank 1 on `module`, a matrix of these sizes, that adds `value` to every element.
+void write_adapter(const test::TemporaryDirectory& directory, const std::string& name, const std::string& module,
+                   const std::vector<int64_t>& sizes, double value) {
+  fs::create_directories(directory.path(name));
+  directory.write(name + "/adapter_config.json", R"({"peft_type": "LORA", "r": 1, "lora_alpha": 1})");
+  const std::string key = "base_model.model." + module;
+  test::write_weights(
+      directory.path(name),
+      {{key + ".lora_A.weight", at::ones({1, sizes[1]})}, {key + ".lora_B.weight", at::full({sizes[0], 1}, value)}},
+      {"adapter_model.safetensors"});
+}
+
+void merge_into(const test::TemporaryDirectory& directory, const std::string& base,
+                checkpoint::WeightPrecision precision) {
+  checkpoint::export_directory(directory.path("adapter"), {precision, directory.path("merged"), base, true});
+}
+
+}  // namespace
+
+TEST_CASE("an adapter is merged into published files of NomicBERT and GTE under the model's own names") {
+  for (const char* family : {"nomic_bert", "gte"}) {
+    INFO(family);
+    const test::FamilyGolden golden(family);
+    const test::TemporaryDirectory directory;
+    test::write_published(directory.path("base"), golden, golden.json.at("cases").at(0).at("config"));
+    write_adapter(directory, "adapter", "layers.1.self_attn.k_proj", {16, 16}, 0.5);
+    merge_into(directory, directory.path("base"), checkpoint::WeightPrecision::kAsInput);
+    const std::string merged = directory.path("merged/model.safetensors");
+    const std::string key = "layers.1.self_attn.k_proj.weight";
+    const auto before = test::read_tensor(golden.tensors, "weights/" + key);
+    CHECK(at::equal(test::read_tensor(merged, key), before + 0.5));
+    CHECK(at::equal(test::read_tensor(merged, "layers.1.self_attn.q_proj.weight"),
+                    test::read_tensor(golden.tensors, "weights/layers.1.self_attn.q_proj.weight")));
+    CHECK(io::SafetensorsFile::open(merged).find("encoder.layers.1.attn.Wqkv.weight") == nullptr);
+  }
+}
+
+TEST_CASE("a merged T5 has its table once, and an adapter of the table is refused under either name") {
+  const test::TemporaryDirectory directory;
+  const auto config = test::trainable_config("t5");
+  test::write_model_directory(directory.path("base"), config);
+  auto weights = test::invented_weights(config);
+  REQUIRE(weights.front().name == "shared.weight");
+  weights.push_back({"encoder.embed_tokens.weight", weights.front().value});
+  test::write_weights(directory.path("base"), weights);
+  write_adapter(directory, "adapter", "encoder.block.0.layer.0.SelfAttention.q", {24, 16}, 0.5);
+  merge_into(directory, directory.path("base"), checkpoint::WeightPrecision::kAsInput);
+  const auto merged = io::SafetensorsFile::open(directory.path("merged/model.safetensors"));
+  CHECK(merged.find("shared.weight") != nullptr);
+  CHECK(merged.find("encoder.embed_tokens.weight") == nullptr);
+
+  const auto message_of_loading = [&] {
+    return test::message_of<UserError>([&] { train::load_model(directory.path("adapter"), directory.path("base")); });
+  };
+  CHECK(message_of_loading().empty());
+  fs::remove_all(directory.path("adapter"));
+  write_adapter(directory, "adapter", "encoder.embed_tokens", {500, 16}, 0.5);
+  CHECK(message_of_loading().find("under its second name") != std::string::npos);
+}
+
+TEST_CASE("a merge that is lost in rounding is refused") {
+  const test::TemporaryDirectory directory;
+  const auto config = test::trainable_config("bert");
+  const std::string module = "encoder.layer.0.attention.self.query";
+  auto weights = test::invented_weights(config);
+  for (test::NamedTensor& weight : weights) {
+    weight.value = weight.name == module + ".weight" ? at::ones_like(weight.value) : weight.value;
+  }
+  const std::string base = directory.path("base");
+  test::write_model_directory(base, config);
+  test::write_weights(base, weights);
+  write_adapter(directory, "adapter", module, {16, 16}, 1e-4);  // less than half of what bf16 tells apart at 1
+  merge_into(directory, base, checkpoint::WeightPrecision::kAsInput);
+  const auto merge_again = [&] { merge_into(directory, base, checkpoint::WeightPrecision::kBFloat16); };
+  CHECK(test::message_of<UserError>(merge_again).find("changes nothing") != std::string::npos);
 }

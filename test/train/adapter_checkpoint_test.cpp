@@ -11,6 +11,7 @@
 #include "checkpoint/verify.h"
 #include "checkpoint_run.h"
 #include "io/temporary_directory.h"
+#include "train/adapter.h"
 #include "train/loaded_model.h"
 
 using namespace stft;
@@ -163,6 +164,13 @@ TEST_CASE("A29: a run goes on from an adapter; without steps it writes the same 
   }
   recipe.adapter->r = 5;
   CHECK(test::message_of<UserError>([&] { test::train_run(recipe, {1}); }).find("adapter.r") != std::string::npos);
+  // Given is given, also at the default; what is not given is the adapter's.
+  recipe.adapter->r = 8;
+  recipe.origins["adapter.r"] = "recipe.yaml:3";
+  CHECK(test::message_of<UserError>([&] { test::train_run(recipe, {1}); }).find("recipe.yaml:3: adapter.r") !=
+        std::string::npos);
+  recipe.origins.clear();
+  CHECK(train::with_stored_adapter(recipe).adapter->r == 4);
   recipe.adapter->r = 4;
   recipe.adapter->target_modules = {"query"};
   CHECK(test::message_of<UserError>([&] { test::train_run(recipe, {1}); }).find("adapter.target_modules") !=

@@ -68,6 +68,14 @@ std::vector<std::string> names_in(const std::string& path) {
   return names;
 }
 
+// A model of the family with weights of its own, and the recipe that trains it.
+recipe::Recipe recipe_for_family(const std::string& family, const test::TemporaryDirectory& directory) {
+  const auto config = test::trainable_config(family);
+  test::write_model_directory(directory.path("model"), config);
+  test::write_weights(directory.path("model"), test::invented_weights(config));
+  return recipe_for(directory.path("model"));
+}
+
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -78,10 +86,7 @@ TEST_CASE("LoRA attaches to every projection of every family, and trains on two 
   for (const std::string& family : test::family_names()) {
     INFO(family);
     const test::TemporaryDirectory directory;
-    const auto config = test::trainable_config(family);
-    test::write_model_directory(directory.path("model"), config);
-    test::write_weights(directory.path("model"), test::invented_weights(config));
-    auto recipe = recipe_for(directory.path("model"));
+    auto recipe = recipe_for_family(family, directory);
     recipe.optim.learning_rate = 0.1;
     peft::AdapterConfig adapter;
     adapter.r = 2;
@@ -114,10 +119,7 @@ TEST_CASE("every family trains on two ranks as on one, recomputed and merged too
   for (const std::string& family : test::family_names()) {
     INFO(family);
     const test::TemporaryDirectory directory;
-    const auto config = test::trainable_config(family);
-    test::write_model_directory(directory.path("model"), config);
-    test::write_weights(directory.path("model"), test::invented_weights(config));
-    auto recipe = recipe_for(directory.path("model"));
+    auto recipe = recipe_for_family(family, directory);
     const auto one = trained_on(recipe, 1);
     REQUIRE(one.losses.size() == 2);
     auto resting = recipe;
