@@ -13,7 +13,7 @@ namespace {
 
 void throw_if_any(Diagnostics& diagnostics, Purpose purpose) {
   if (purpose == Purpose::kEvaluation) {
-    for (const char* section : {"run", "data.train", "checkpoint", "train", "adapter", "quantization"}) {
+    for (const char* section : {"run", "data.train", "checkpoint", "train", "adapter"}) {
       diagnostics.forget_under(section);
     }
   }
@@ -43,8 +43,7 @@ Recipe load(const std::string& path, const std::vector<std::string>& overrides, 
   check_availability(recipe, diagnostics);
   if (purpose == Purpose::kEvaluation) {
     recipe.train.global_batch_size.reset();
-    recipe.adapter.reset();  // an adapter is part of the model that is given
-    recipe.quantization.reset();
+    recipe.adapter.reset();  // an adapter is part of the model that is given; what its base is made of is not
   } else {
     refuse_adapter_as_model(recipe, diagnostics);
   }

@@ -39,8 +39,10 @@ uint64_t checksum_rows(const model::Parameter& parameter, const ShardLayout& lay
       return sum_of_hashes<uint32_t>(start, rows);
     case 2:
       return sum_of_hashes<uint16_t>(start, rows);
+    case 1:
+      return sum_of_hashes<uint8_t>(start, rows);
     default:
-      throw_internal("an element has 4 or 2 bytes", "");
+      throw_internal("an element has 4, 2 or 1 bytes", "");
   }
 }
 

@@ -11,7 +11,7 @@
 namespace stft::shard {
 
 // The sum (modulo 2^64) over the given rows' elements of a hash of (parameter name, module, position in the whole
-// tensor, bits). `rows` is flat, [own_numel], of 4 or 2 bytes an element. Sums over all ranks' rows do not depend on
+// tensor, bits). `rows` is flat, [own_numel], of 4, 2 or 1 bytes an element. Sums over all ranks' rows do not depend on
 // how they are cut.
 uint64_t checksum_rows(const model::Parameter& parameter, const ShardLayout& layout, const at::Tensor& rows);
 

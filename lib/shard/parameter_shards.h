@@ -45,7 +45,8 @@ class ParameterShards {
   // Frees the leaves but for this rank's share of what its part keeps.
   void keep_part();
 
-  // Collective over the shard group: the whole tensor of one parameter on every rank, in its stored dtype.
+  // Collective over the shard group: the whole tensor of one parameter on every rank, in its stored dtype; of a packed
+  // one its rows of bytes.
   at::Tensor gather(int64_t index);
 
   // Bytes of the shards, of the gathered leaves (0 when resident), and of the buffer that a gather passes through (0
@@ -60,7 +61,8 @@ class ParameterShards {
  private:
   struct Member {
     model::Parameter* parameter = nullptr;
-    ShardLayout layout;
+    ShardLayout layout;                           // of a packed one, that of its rows of bytes
+    const PackedForm* packed = nullptr;           // null: it is kept as its elements
     at::ScalarType gathered = at::kFloat;         // what goes over the wire: the narrower of stored and compute
     int64_t shard_offset = 0, shard_bytes = 0;    // in the flat shard
     int64_t gather_offset = 0, gather_bytes = 0;  // in one rank's part of the gather buffer
@@ -76,6 +78,7 @@ class ParameterShards {
   void allocate(const Member& member);
   void start_part_gather();
   void copy_out();
+  void unpack(const Member& member, const at::Tensor& by_rank) const;
   void copy_parts_out();
   dist::PendingCollective issue(dist::ProcessGroup& group, const at::Tensor& output, const at::Tensor& input);
 

@@ -42,7 +42,7 @@ LoadedModel load_model(const std::string& directory, const std::string& base) {
   }
   const auto weights = checkpoint::PretrainedWeights::open(*loaded.model);
   const auto adapter = base.empty() ? nullptr : attach_adapter_of(directory, *loaded.model, weights);
-  const shard::RowSource source = initial_rows(*loaded.model, weights, adapter.get(), 0);
+  const shard::RowSource source = initial_rows(*loaded.model, weights.source(), adapter.get(), 0);
   for (model::Parameter& parameter : loaded.model->parameters()) {
     parameter.leaf = at::empty(parameter.shape, at::kFloat);
     source(parameter, shard::shard_layout(parameter.shape, 0, 1), parameter.leaf.view({-1}));
