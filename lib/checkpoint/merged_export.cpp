@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "checkpoint/adapter_files.h"
+#include "checkpoint/dequantized_weights.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/model_files.h"
 #include "io/directory.h"
@@ -34,8 +35,11 @@ at::ScalarType scalar_type(io::Dtype dtype) {
 // The tensors of a base with an adapter merged into them.
 class Merger {
  public:
-  Merger(const StoredModel& base, const AdapterFiles& adapter)
-      : base_(base.tensors()), adapter_(adapter), prefix_(model::SentenceModel(base.spec()).encoder().weight_prefix()) {
+  Merger(const StoredModel& base, const AdapterFiles& adapter,
+         const std::optional<peft::QuantizationConfig>& dequantized_base)
+      : base_(base.tensors()), adapter_(adapter), dequantized_base_(dequantized_base) {
+    const model::SentenceModel model(base.spec());
+    prefix_ = model.encoder().weight_prefix();
     std::set<std::string> keys;
     for (const PlannedTensor& tensor : base.plan().front().tensors) {
       keys.insert(tensor.key);
@@ -49,6 +53,15 @@ class Merger {
     for (const auto& [name, key] : adapter.description.replaced) {
       replaced_[find_key(keys, name)] = key;
     }
+    const bool is_stored_so = base.spec().config.contains("quantization_config");  // then it is what was computed with
+    for (const model::Projection& projection : model.projections()) {
+      if (dequantized_base_ && !is_stored_so && !projection.is_table) {
+        const std::string key = find_key(keys, projection.name + ".weight");
+        if (!replaced_.contains(key)) {
+          quantized_.insert(key);
+        }
+      }
+    }
   }
 
   WholeTensor tensor(const PlannedFile& file, const PlannedTensor& planned) {
@@ -56,14 +69,18 @@ class Merger {
     const auto weight = weights_.find(planned.key);
     const auto bias = biases_.find(planned.key);
     const auto replacement = replaced_.find(planned.key);
-    if (weight == weights_.end() && bias == biases_.end() && replacement == replaced_.end()) {
+    const bool is_quantized = quantized_.contains(planned.key);
+    if (weight == weights_.end() && bias == biases_.end() && replacement == replaced_.end() && !is_quantized) {
       return whole;
     }
     if (!is_weight_dtype(whole.dtype)) {
       throw UserError(fmt::format("'{}' of the base model is {}: an adapter cannot be merged into it", planned.key,
                                   io::dtype_name(whole.dtype)));
     }
-    const at::Tensor original = as_float(whole, planned.shape);
+    at::Tensor original = as_float(whole, planned.shape);
+    if (is_quantized) {
+      original = through_four_bit(original, *dequantized_base_, whole.dtype, planned.key);
+    }
     at::Tensor merged = original;
     if (replacement != replaced_.end()) {
       merged = read(replacement->second).to(at::kFloat);
@@ -129,9 +146,11 @@ class Merger {
 
   WholeTensors base_;
   const AdapterFiles& adapter_;
+  std::optional<peft::QuantizationConfig> dequantized_base_;
   std::string prefix_;
   std::map<std::string, const peft::StoredModule*> weights_, biases_;
   std::map<std::string, std::string> replaced_;
+  std::set<std::string> quantized_;  // keys of the weights that the run computed with in 4 bits
   bool has_changed_ = false;
 };
 
@@ -144,7 +163,7 @@ void export_merged(const StoredModel& stored, const ExportOptions& options) {
   const model::ModelSpec& spec = stored.spec();
   const StoredModel base = StoredModel::open(spec.base, FileCheck::kChecksums);
   const AdapterFiles adapter = open_adapter(stored.directory());
-  Merger merger(base, adapter);
+  Merger merger(base, adapter, options.dequantized_base);
   WeightPlan plan = {base.plan().front()};
   for (const PlannedFile& file : stored.plan()) {
     if (file.module != 0) {

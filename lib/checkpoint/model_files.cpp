@@ -17,6 +17,8 @@
 namespace stft::checkpoint {
 namespace {
 
+constexpr const char* kQuantizationKey = "quantization_config";
+
 namespace fs = std::filesystem;
 using io::Json;
 using model::ModuleKind;
@@ -235,6 +237,11 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
         config[key] = value;
       }
     }
+    write_json(to / "config.json", config);
+  }
+  if (is_whole && original.config.contains(kQuantizationKey)) {
+    Ordered config = read_ordered(to / "config.json");  // weights are written as what they stand for
+    config.erase(kQuantizationKey);
     write_json(to / "config.json", config);
   }
 }

@@ -112,8 +112,10 @@ QuantizedBase::QuantizedBase(model::SentenceModel& model, const PretrainedWeight
     const size_t place = index.at(parameter);
     const ParameterSource& source = weights.sources()[place];
     Weight weight;
-    weight.form =
-        peft::packed_rows_of(format, parameter->numel(), dtype_before(source), config.bnb_4bit_use_double_quant);
+    weight.stored = weights.source_of(0)->four_bit(source.key);
+    weight.form = weight.stored != nullptr ? peft::packed_rows_of(weight.stored->weight)
+                                           : peft::packed_rows_of(format, parameter->numel(), dtype_before(source),
+                                                                  config.bnb_4bit_use_double_quant);
     weights_[parameter] = std::move(weight);
     model.parameters()[place].stored_dtype = at::kByte;
   }
@@ -128,7 +130,7 @@ void QuantizedBase::survey(model::SentenceModel& model, const shard::RowSource& 
   std::vector<std::pair<const model::Parameter*, Weight*>> surveyed;
   for (const model::Parameter& parameter : model.parameters()) {  // an order that all ranks share
     const auto found = weights_.find(&parameter);
-    if (found != weights_.end()) {
+    if (found != weights_.end() && found->second.stored == nullptr) {
       surveyed.emplace_back(&parameter, &found->second);
     }
   }
@@ -198,12 +200,24 @@ shard::RowSource QuantizedBase::rows(shard::RowSource base) const {
     }
     const Weight& weight = found->second;
     const auto to = bytes(destination);
+    if (weight.stored != nullptr) {
+      const auto width = static_cast<size_t>(weight.form.row_bytes());
+      for (int64_t row = 0; row < layout.own_rows; ++row) {
+        weight.stored->read_row(layout.first_row + row, to.subspan(static_cast<size_t>(row) * width, width));
+      }
+      return;
+    }
     for_stretches(
         base, parameter, weight.form, {layout.first_row, layout.own_rows}, [&](int64_t row, const at::Tensor& values) {
           const int64_t start = (row - layout.first_row) * weight.form.row_bytes();
           pack(parameter, weight.form, weight.offset, row, floats(values), to.subspan(static_cast<size_t>(start)));
         });
   };
+}
+
+int64_t QuantizedBase::stored_count() const {
+  return std::count_if(weights_.begin(), weights_.end(),
+                       [](const auto& entry) { return entry.second.stored != nullptr; });
 }
 
 int64_t QuantizedBase::packed_bytes() const {

@@ -1,4 +1,4 @@
-// A base model whose linear weights are 4-bit, quantized while its files are read.
+// A base model whose linear weights are 4-bit: quantized while its files are read, or stored so by bitsandbytes.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/four_bit_source.h"
 #include "checkpoint/pretrained.h"
 #include "dist/process_group.h"
 #include "model/sentence_model.h"
@@ -24,7 +25,8 @@ class QuantizedBase {
  public:
   // Collective over `world`, with an adapter attached and before the engine is made: marks the weights as packed. With
   // double quantization every rank reads its share of the weights to find the mean of their absmax. UserError for a
-  // weight that is not finite. The model's tables keep their addresses.
+  // weight that is not finite. Weights that are stored in 4 bits stay as they are. The model's tables keep their
+  // addresses.
   QuantizedBase(model::SentenceModel& model, const PretrainedWeights& weights, const peft::QuantizationConfig& config,
                 dist::ProcessGroup& world);
 
@@ -41,11 +43,14 @@ class QuantizedBase {
   // Names of weights that have a block far larger than the others, so that double quantization would spoil the others:
   // their statistics stay fp32.
   const std::vector<std::string>& kept_single() const { return kept_single_; }
+  // How many of the weights came quantized: their bytes are kept, whatever the recipe says of quantizing.
+  int64_t stored_count() const;
 
  private:
   struct Weight {
     peft::PackedRows form;
     float offset = 0;
+    const StoredFourBit* stored = nullptr;  // null: quantized by us
   };
   void survey(model::SentenceModel& model, const shard::RowSource& base, dist::ProcessGroup& world);
 

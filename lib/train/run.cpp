@@ -160,6 +160,10 @@ void tell_about_quantized(const Run& run) {
                         base.count(), recipe::name_of(recipe::kQuantTypes, config.bnb_4bit_quant_type),
                         config.blocksize, config.bnb_4bit_use_double_quant ? ", doubly quantized" : "",
                         static_cast<double>(base.packed_bytes()) / 1e6, static_cast<double>(base.float_bytes()) / 1e6));
+  if (base.stored_count() > 0) {
+    log::info(fmt::format("quantized base: {} of the weights are stored in 4 bits and kept as they are",
+                          base.stored_count()));
+  }
   for (const std::string& name : base.kept_single()) {
     log::warn(
         fmt::format("quantization.bnb_4bit_use_double_quant: {} has values far larger than its others; its "
