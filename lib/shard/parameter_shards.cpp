@@ -178,7 +178,7 @@ void ParameterShards::start_gather() {
   state_ = GroupState::kGathering;
 }
 
-void ParameterShards::finish_gather() {
+void ParameterShards::finish_gather(bool unpacks) {
   start_gather();
   if (state_ != GroupState::kGathering) {
     return;
@@ -189,20 +189,22 @@ void ParameterShards::finish_gather() {
   if (kept_.defined()) {
     copy_parts_out();
   } else if (!is_direct()) {
-    copy_out();
+    copy_out(unpacks);
   }
   buffer_ = at::Tensor();
   state_ = GroupState::kUnsharded;
 }
 
 // From [ranks, all members] to each leaf's [ranks, chunk].
-void ParameterShards::copy_out() {
+void ParameterShards::copy_out(bool unpacks) {
   const auto by_rank = buffer_.view({ranks_, gather_size_});
   std::vector<at::Tensor> destinations;
   std::vector<int64_t> sizes;
   bool is_plain = true;
   for (const Member& member : members_) {
-    allocate(member);
+    if (member.packed == nullptr || unpacks) {
+      allocate(member);
+    }
     const int64_t row = member.layout.chunk_numel() * element_size(member.gathered);
     is_plain = is_plain && member.gathered == context_.compute && row == member.gather_bytes;
     destinations.push_back(member.leaf_bytes.view({ranks_, -1}));
@@ -213,14 +215,53 @@ void ParameterShards::copy_out() {
   } else {
     for (const Member& member : members_) {
       if (member.packed != nullptr) {
-        unpack(member, by_rank);
+        if (unpacks) {
+          unpack(member, by_rank);
+        }
         continue;
       }
       const int64_t row = member.layout.chunk_numel() * element_size(member.gathered);
       member.padded_leaf.copy_(by_rank.narrow(1, member.gather_offset, row).view(member.gathered));
     }
   }
-  context_.meter.add(-buffer_.numel());
+  if (unpacks) {
+    context_.meter.add(-buffer_.numel());
+  } else {
+    held_ = buffer_;
+  }
+}
+
+void ParameterShards::gather_packed() {
+  const bool has_packed =
+      std::any_of(members_.begin(), members_.end(), [](const Member& member) { return member.packed != nullptr; });
+  finish_gather(!has_packed);
+}
+
+void ParameterShards::unpack_held() {
+  if (!held_.defined()) {
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView no_version_bump;
+  for (const Member& member : members_) {
+    if (member.packed != nullptr && member.padded_leaf.storage().nbytes() == 0) {
+      allocate(member);
+      unpack(member, held_.view({ranks_, gather_size_}));
+    }
+  }
+}
+
+void ParameterShards::free_held() {
+  for (const Member& member : members_) {
+    if (held_.defined() && member.packed != nullptr) {
+      free_leaf(member);
+    }
+  }
+}
+
+void ParameterShards::free_leaf(const Member& member) {
+  context_.meter.add(-static_cast<int64_t>(member.padded_leaf.storage().nbytes()));
+  resize_storage(member.padded_leaf, 0);
 }
 
 void ParameterShards::unpack(const Member& member, const at::Tensor& by_rank) const {
@@ -289,9 +330,12 @@ void ParameterShards::free() {
     context_.meter.add(-kept_.numel());
     kept_ = at::Tensor();
   }
+  if (held_.defined()) {
+    context_.meter.add(-held_.numel());
+    held_ = at::Tensor();
+  }
   for (const Member& member : members_) {
-    context_.meter.add(-static_cast<int64_t>(member.padded_leaf.storage().nbytes()));
-    resize_storage(member.padded_leaf, 0);
+    free_leaf(member);
   }
   state_ = GroupState::kSharded;
 }

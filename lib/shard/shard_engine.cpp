@@ -134,6 +134,7 @@ at::Tensor ShardEngine::before_block(int64_t block, at::Tensor input) {
     return input;
   }
   finish_unshard(unit);
+  for_groups(unit, [](ShardGroup& group) { group.unpack_held(); });
   const auto ahead = static_cast<size_t>(schedule_.prefetch);
   for (size_t next = unit + 1; next <= unit + ahead && next < units_.size(); ++next) {
     start_unshard(next);
@@ -150,9 +151,7 @@ at::Tensor ShardEngine::after_block(int64_t block, at::Tensor output) {
     return output;
   }
   if (!at::GradMode::is_enabled() || !output.requires_grad()) {
-    if (!keeps_unsharded_) {
-      for_groups(unit, [](ShardGroup& group) { group.reshard(); });
-    }
+    for_groups(unit, [this](ShardGroup& group) { keeps_unsharded_ ? group.free_held() : group.reshard(); });
     return output;
   }
   units_[unit].pending_backwards += 1;
@@ -299,10 +298,15 @@ void ShardEngine::reshard_all() {
 
 ShardEngine::KeepUnsharded::KeepUnsharded(ShardEngine& engine, Gather gather) : engine_(engine) {
   STFT_CHECK(!engine.keeps_unsharded_, "the groups are kept unsharded already");
-  if (gather == Gather::kNow) {
+  if (gather != Gather::kWhenUsed) {
     engine.meter_.note_peak(false);
     try {
-      engine.unshard_all();
+      for (auto& group : engine.groups_) {
+        group->start_unshard();
+      }
+      for (auto& group : engine.groups_) {
+        gather == Gather::kPacked ? group->unshard_packed() : group->finish_unshard();
+      }
     } catch (...) {
       engine.meter_.note_peak(true);
       throw;

@@ -69,6 +69,7 @@ class ShardEngine final : public model::BlockObserver {
 
   // Collective: every group is gathered; forwards after it gather what their own end freed again.
   void unshard_all();
+  bool has_packed() const { return model_.packed != nullptr; }
   void reshard_all();
 
   // Until the guard ends no group is freed, so that nothing is gathered twice: for several forwards and backwards
@@ -77,6 +78,9 @@ class ShardEngine final : public model::BlockObserver {
    public:
     enum class Gather {
       kNow,  // Collective, all groups at once; forwards then communicate nothing, so ranks may run different numbers
+      // As kNow, but packed parameters stay bytes but for the unit that computes: forwards, without gradient and one
+      // at a time, need the engine as their observer.
+      kPacked,
       kWhenUsed  // each group by the first forward that needs it
     };
     explicit KeepUnsharded(ShardEngine& engine, Gather gather = Gather::kNow);

@@ -145,3 +145,36 @@ TEST_CASE("a rank keeps its rows of the bytes and nothing else of a packed param
   // One row of each weight; of the table [11, 6] three rows, of a bias two values, of a scale one.
   CHECK(plain_four.measured.parameters == 3 * kRowBytes + (3 * 6 + 3 * 2 + 3 * 1) * 4);
 }
+
+TEST_CASE("an evaluation keeps packed parameters as bytes but for the unit that computes, and communicates no more") {
+  for (const int64_t ranks : {1, 3}) {
+    run_ranks(ranks, [&](std::unique_ptr<dist::ProcessGroup> world) {
+      const auto single = dist::ProcessGroup::single();
+      ChainModel model({});
+      const auto forms = pack_weights(model);
+      ShardEngine engine({model.parameters, model.blocks, &forms}, {*world, *single}, by_block());
+      engine.fill(source(forms));
+      const auto ids = own_ids(0, 2);
+      ChainModel whole({});
+      pack_weights(whole);
+      for (model::Parameter& parameter : whole.parameters) {
+        parameter.leaf = parameter.is_trainable ? ChainModel::initial(parameter) : rounded(parameter);
+      }
+      const at::NoGradGuard no_grad;
+      const auto expected = whole.forward(ids, nullptr);
+      {
+        const ShardEngine::KeepUnsharded keep(engine, ShardEngine::KeepUnsharded::Gather::kPacked);
+        const auto before = engine.counts();
+        for (int64_t pass = 0; pass <= world->rank(); ++pass) {  // the ranks run different numbers of them
+          CHECK(at::allclose(model.forward(ids, &engine), expected));
+          CHECK(is_freed(model, 1, 2));
+          CHECK_FALSE(is_freed(model, 2, 3));
+        }
+        CHECK((engine.counts() - before).all_gathers == 0);
+      }
+      CHECK(is_freed(model, ranks == 1 ? 1 : 0, 2));  // one rank's table is its shard
+      CHECK(engine.measured_memory().gathers == 0);
+      CHECK(at::allclose(model.forward(ids, &engine), expected));  // as ever afterwards
+    });
+  }
+}

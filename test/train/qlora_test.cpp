@@ -1,8 +1,10 @@
 // Adapters on a quantized base under every sharding strategy.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -302,4 +304,32 @@ TEST_CASE("a base that bitsandbytes quantized is kept byte by byte; ours of the 
   }
   CHECK(compared == 12);
   CHECK(theirs->quantized_base_hash != 0);
+}
+
+TEST_CASE("a weight that is not finite is refused by name; one with far outliers keeps fp32 statistics") {
+  const test::TemporaryDirectory directory;
+  const auto config = test::trainable_config("bert");
+  auto weights = test::invented_weights(config);
+  const std::string name = "encoder.layer.0.intermediate.dense.weight";
+  const auto found = std::find_if(weights.begin(), weights.end(),
+                                  [&](const test::NamedTensor& weight) { return weight.name == name; });
+  REQUIRE(found != weights.end());
+  const bool is_finite = GENERATE(true, false);
+  found->value[3][1] = is_finite ? 3e4 : std::numeric_limits<double>::quiet_NaN();
+  const std::string model = directory.path("model");
+  test::write_model_directory(model, config);
+  test::write_weights(model, weights);
+  auto recipe = qlora_recipe();
+  recipe.model.name_or_path = model;
+  const auto assemble = [&] {
+    return test::assemble_on(dist::ProcessGroup::single(), recipe, shard::Strategy::kFullShard);
+  };
+  if (is_finite) {
+    const auto run = assemble();
+    CHECK(run->quantized->kept_single() == std::vector<std::string>{name});
+  } else {
+    CHECK_THROWS_AS(assemble(), UserError);
+    recipe.quantization->bnb_4bit_use_double_quant = false;  // then it is met while the engine is filled
+    CHECK_THROWS_WITH(assemble(), Catch::Matchers::Contains(name) && Catch::Matchers::Contains("nan"));
+  }
 }
