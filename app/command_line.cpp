@@ -123,7 +123,13 @@ void add_export(CLI::App& app, Parsed& parsed) {
   command->add_flag("--overwrite", parsed.exporting.overwrites, "replace what --out holds");
   command->add_option("--base-model", parsed.exporting.base_model,
                       "the base model of an adapter (default: the one it names)");
-  refuse_unavailable_flags(*command, {"--base"});
+  static const std::map<std::string, MergeBase> bases = {{"original", MergeBase::kOriginal},
+                                                         {"dequantized", MergeBase::kDequantized}};
+  command
+      ->add_option_function<std::string>(
+          "--base", [&parsed](const std::string& name) { parsed.exporting.base = bases.at(name); },
+          "with --merge-lora: original (default) or dequantized, as a QLoRA run computed with it")
+      ->check(CLI::IsMember(bases));
   command->callback([&parsed] { parsed.command = Command::kExport; });
 }
 

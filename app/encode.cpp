@@ -21,6 +21,7 @@
 #include "io/checksum.h"
 #include "locate_model.h"
 #include "rank_process.h"
+#include "saved_recipe.h"
 #include "train/console.h"
 #include "train/handshake.h"
 #include "train/loaded_model.h"
@@ -73,6 +74,10 @@ int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
   train::agree_on_facts(*world, facts(encoding, list, loaded));
   if (info.rank == 0) {
     train::tell_about_tokenizer(*loaded.tokenizer);
+    if (saved_quantization(located.directory) && !located.base.empty()) {
+      log::info(fmt::format(
+          "adapter: computes on the original, un-quantized base {}; it was trained on a quantized one", located.base));
+    }
   }
 
   const double start = monotonic_seconds();

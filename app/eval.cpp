@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "locate_model.h"
 #include "rank_process.h"
 #include "recipe/files.h"
+#include "saved_recipe.h"
 #include "standard_output.h"
 #include "train/console.h"
 #include "train/evaluation.h"
@@ -26,22 +26,6 @@
 
 namespace stft::app {
 namespace {
-
-namespace fs = std::filesystem;
-
-// The recipe that lies in a checkpoint, or in the run that a checkpoint or final/ belongs to.
-std::string saved_recipe(const std::string& model) {
-  const fs::path directory = fs::absolute(model).lexically_normal();
-  const fs::path parent = (directory.has_filename() ? directory : directory.parent_path()).parent_path();
-  for (const fs::path& folder : {directory, parent}) {
-    const fs::path path = folder / checkpoint::kRecipeFile;
-    if (fs::exists(path)) {
-      return path.string();
-    }
-  }
-  throw UserError(
-      fmt::format("'{}' has no {} with it; name a recipe with evaluators by --recipe", model, checkpoint::kRecipeFile));
-}
 
 std::string to_text(const eval::NamedValues& metrics) {
   std::string text;
@@ -80,7 +64,12 @@ recipe::Recipe evaluation_recipe(const EvalOptions& options) {
   if (options.nproc) {
     overrides.push_back(fmt::format("launch.nproc={}", *options.nproc));
   }
-  const std::string path = options.recipe_path ? *options.recipe_path : saved_recipe(options.model);
+  const auto found = options.recipe_path ? options.recipe_path : saved_recipe(options.model);
+  if (!found) {
+    throw UserError(fmt::format("'{}' has no {} with it; name a recipe with evaluators by --recipe", options.model,
+                                checkpoint::kRecipeFile));
+  }
+  const std::string& path = *found;
   recipe::Recipe recipe = recipe::load(path, overrides, recipe::Purpose::kEvaluation);
   if (recipe.evaluators.empty() && recipe.data.eval.empty()) {
     throw UserError(fmt::format("{}: evaluators is empty, so there is nothing to evaluate", path));

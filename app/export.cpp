@@ -1,5 +1,7 @@
 #include "export.h"
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/export_model.h"
@@ -7,6 +9,8 @@
 #include "locate_model.h"
 #include "output_directory.h"
 #include "peft/adapter_file.h"
+#include "saved_recipe.h"
+#include "train/merge_drift.h"
 
 namespace stft::app {
 
@@ -25,13 +29,47 @@ LocatedModel locate(const ExportOptions& options) {
   return {options.checkpoint, std::nullopt, locate_model({options.base_model}).directory};
 }
 
+// The quantization of the base that the adapter was trained on, when the merge is to know of it.
+std::optional<peft::QuantizationConfig> quantization_of(const ExportOptions& options, const LocatedModel& located) {
+  if (!options.merges_lora) {
+    if (options.base) {
+      throw UserError("--base: is for --merge-lora");
+    }
+    return std::nullopt;
+  }
+  const auto quantization = saved_quantization(located.directory);
+  if (options.base == MergeBase::kDequantized && !quantization) {
+    throw UserError(fmt::format("--base dequantized: '{}' belongs to no run with a quantized base; use original",
+                                options.checkpoint));
+  }
+  return quantization;
+}
+
+void tell_about_merge(const ExportOptions& options, const LocatedModel& located,
+                      const peft::QuantizationConfig& quantization) {
+  const bool is_dequantized = options.base == MergeBase::kDequantized;
+  log::info(fmt::format("the adapter is merged into the {} base {}",
+                        is_dequantized ? "de-quantized" : "original, un-quantized", located.base));
+  const auto drift = train::merge_drift({options.out, located.directory, located.base, quantization});
+  log::info(fmt::format("largest cosine drift from the adapter on the quantized base, on {} probe texts: {:.3g}",
+                        drift.texts, drift.largest));
+}
+
 }  // namespace
 
 int run_export(const ExportOptions& options) {
   std::string out = output_directory(options.out, options.checkpoint, options.overwrites);
   const LocatedModel located = locate(options);
   out = output_directory(options.out, located.directory, options.overwrites);
-  checkpoint::export_directory(located.directory, {options.precision, out, located.base, options.merges_lora});
+  const auto quantization = quantization_of(options, located);
+  checkpoint::ExportOptions exporting{options.precision, out, located.base, options.merges_lora};
+  if (options.base == MergeBase::kDequantized) {
+    exporting.dequantized_base = quantization;
+  }
+  checkpoint::export_directory(located.directory, exporting);
+  if (quantization) {
+    tell_about_merge(options, located, *quantization);
+  }
   const bool stays_adapter = !located.base.empty() && !options.merges_lora;
   log::info((stays_adapter ? "the adapter is in " : "the model is in ") + options.out);
   return kDone;

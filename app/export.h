@@ -1,11 +1,14 @@
 // `stft export`.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "checkpoint/weight_plan.h"
 
 namespace stft::app {
+
+enum class MergeBase { kOriginal, kDequantized };
 
 struct ExportOptions {
   std::string checkpoint;         // or a model directory, or the id of a hub's model
@@ -14,6 +17,7 @@ struct ExportOptions {
   std::string base_model;  // of an adapter; empty: the one that it names
   checkpoint::WeightPrecision precision = checkpoint::WeightPrecision::kAsInput;
   bool merges_lora = false;
+  std::optional<MergeBase> base;  // what the adapter is merged into; none: the original one
   bool overwrites = false;
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "checkpoint/adapter_files.h"
+#include "checkpoint/dequantized_weights.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/model_files.h"
 #include "checkpoint/pretrained.h"
@@ -44,7 +45,9 @@ class Base {
   }
 
   const PlannedFile& file() const { return file_; }
-  const model::Encoder& encoder() const { return model_.encoder(); }
+  const model::SentenceModel& model() const { return model_; }
+  // Then its weights are what a run computes with.
+  bool is_stored_in_four_bits() const { return stored_.spec().config.contains("quantization_config"); }
   const std::optional<std::string>& input_dtype() const { return stored_.input_dtype(); }
 
   WholeTensor read(const PlannedTensor& tensor) const {
@@ -61,8 +64,12 @@ class Base {
 // The tensors of a base with an adapter merged into them.
 class Merger {
  public:
-  Merger(const Base& base, const AdapterFiles& adapter, WeightPrecision precision)
-      : base_(base), adapter_(adapter), precision_(precision), prefix_(base.encoder().weight_prefix()) {
+  Merger(const Base& base, const AdapterFiles& adapter, const ExportOptions& options)
+      : base_(base),
+        adapter_(adapter),
+        precision_(options.precision),
+        dequantized_base_(options.dequantized_base),
+        prefix_(base.model().encoder().weight_prefix()) {
     std::set<std::string> keys;
     for (const PlannedTensor& tensor : base.file().tensors) {
       keys.insert(tensor.key);
@@ -76,6 +83,14 @@ class Merger {
     for (const auto& [name, key] : adapter.description.replaced) {
       replaced_[find_key(keys, name)] = key;
     }
+    for (const model::Projection& projection : base.model().projections()) {
+      if (dequantized_base_ && !base.is_stored_in_four_bits() && !projection.is_table) {
+        const std::string key = find_key(keys, projection.name + ".weight");
+        if (!replaced_.contains(key)) {
+          quantized_.insert(key);
+        }
+      }
+    }
   }
 
   WholeTensor tensor(const PlannedTensor& planned) {
@@ -83,14 +98,18 @@ class Merger {
     const auto weight = weights_.find(planned.key);
     const auto bias = biases_.find(planned.key);
     const auto replacement = replaced_.find(planned.key);
-    if (weight == weights_.end() && bias == biases_.end() && replacement == replaced_.end()) {
+    const bool is_quantized = quantized_.contains(planned.key);
+    if (weight == weights_.end() && bias == biases_.end() && replacement == replaced_.end() && !is_quantized) {
       return whole;
     }
     if (!is_weight_dtype(whole.dtype)) {
       throw UserError(fmt::format("'{}' of the base model is {}: an adapter cannot be merged into it", planned.key,
                                   io::dtype_name(whole.dtype)));
     }
-    const at::Tensor original = as_float(whole, planned.shape);
+    at::Tensor original = as_float(whole, planned.shape);
+    if (is_quantized) {
+      original = through_four_bit(original, *dequantized_base_, whole.dtype, planned.key);
+    }
     at::Tensor merged = original;
     if (replacement != replaced_.end()) {
       merged = read(replacement->second).to(at::kFloat);
@@ -159,9 +178,11 @@ class Merger {
   const Base& base_;
   const AdapterFiles& adapter_;
   WeightPrecision precision_;
+  std::optional<peft::QuantizationConfig> dequantized_base_;
   std::string prefix_;
   std::map<std::string, const peft::StoredModule*> weights_, biases_;
   std::map<std::string, std::string> replaced_;
+  std::set<std::string> quantized_;  // keys of the weights that the run computed with in 4 bits
   bool has_changed_ = false;
 };
 
@@ -174,7 +195,7 @@ void export_merged(const StoredModel& stored, const ExportOptions& options) {
   const model::ModelSpec& spec = stored.spec();
   const Base base(spec.base);
   const AdapterFiles adapter = open_adapter(stored.directory());
-  Merger merger(base, adapter, options.precision);
+  Merger merger(base, adapter, options);
   WeightPlan plan = {base.file()};
   for (const PlannedFile& file : stored.plan()) {
     if (file.module != 0) {

@@ -17,6 +17,8 @@
 namespace stft::checkpoint {
 namespace {
 
+constexpr const char* kQuantizationKey = "quantization_config";
+
 namespace fs = std::filesystem;
 using io::Json;
 using model::ModuleKind;
@@ -251,6 +253,11 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
   write_sentence_configs(spec, original, to);
   if (is_whole) {
     write_changed_config(spec, original.config, to);
+  }
+  if (is_whole && original.config.contains(kQuantizationKey)) {
+    Ordered config = read_ordered(to / "config.json");  // weights are written as what they stand for
+    config.erase(kQuantizationKey);
+    write_json(to / "config.json", config);
   }
 }
 

@@ -60,6 +60,15 @@ class RenamedSource final : public TensorSource {
     tensors_->read_rows(view.key, view.first_row + first_row, rows, destination);
   }
 
+  const StoredFourBit* four_bit(const std::string& key) const override {
+    const auto found = views_.find(key);
+    if (found == views_.end()) {
+      return nullptr;
+    }
+    const bool is_whole = tensors_->find(found->second.key)->shape == found->second.description.shape;
+    return is_whole ? tensors_->four_bit(found->second.key) : nullptr;
+  }
+
   std::map<std::string, std::string> metadata() const override { return tensors_->metadata(); }
   const std::string& path() const override { return tensors_->path(); }
 

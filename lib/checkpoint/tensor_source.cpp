@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/dtype.h"
+#include "checkpoint/four_bit_source.h"
 #include "io/mapped_pages.h"
 #include "io/weights_index.h"
 
@@ -84,6 +85,10 @@ class ShardedSource final : public TensorSource {
 
 }  // namespace
 
+const StoredFourBit* TensorSource::four_bit(const std::string& /*key*/) const {
+  return nullptr;
+}
+
 std::vector<std::byte> TensorSource::read(const std::string& key) const {
   const auto found = find(key);
   STFT_CHECK(found.has_value(), "the tensor exists");
@@ -117,7 +122,7 @@ void read_rows_into(const TensorSource& source, const std::string& key, RowRange
 }
 
 std::unique_ptr<TensorSource> open_safetensors(const std::string& directory) {
-  return std::make_unique<SafetensorsSource>(io::ModelWeights::open(directory));
+  return with_whole_weights(std::make_unique<SafetensorsSource>(io::ModelWeights::open(directory)));
 }
 
 std::unique_ptr<TensorSource> open_safetensors_file(const std::string& path) {

@@ -24,6 +24,8 @@ struct TensorDescription {
   std::vector<int64_t> shape;
 };
 
+struct StoredFourBit;  // four_bit_source.h
+
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
@@ -40,6 +42,8 @@ class TensorSource {
   virtual std::map<std::string, std::string> metadata() const = 0;
   // What to name in messages.
   virtual const std::string& path() const = 0;
+  // How tensor `key` is stored when that is in 4 bits; null: it is not.
+  virtual const StoredFourBit* four_bit(const std::string& key) const;
 
   // The whole tensor's bytes.
   std::vector<std::byte> read(const std::string& key) const;
@@ -58,7 +62,7 @@ RowRange all_rows(const std::vector<int64_t>& shape);
 void read_rows_into(const TensorSource& source, const std::string& key, RowRange rows, at::Tensor destination);
 
 // Of model.safetensors, or the files of its index, in `directory`. Mapped: a rank reads only the pages of its rows.
-// Errors of io::ModelWeights::open.
+// Weights in bitsandbytes' 4 bits read as what they stand for (with_whole_weights). Errors of io::ModelWeights::open.
 std::unique_ptr<TensorSource> open_safetensors(const std::string& directory);
 
 // Of one safetensors file.

@@ -29,7 +29,7 @@ at::Tensor Embedder::embed_ids(std::span<const int32_t> ids, std::span<const int
                                std::span<const int64_t> prompt_lengths) const {
   const std::vector<model::TextKey> keys(offsets.size() - 1);
   const at::NoGradGuard no_grad;
-  return model_.embed(model::make_token_batch(ids, offsets, keys, layout_, prompt_lengths), {});
+  return model_.embed(model::make_token_batch(ids, offsets, keys, layout_, prompt_lengths), {observer_, std::nullopt});
 }
 
 }  // namespace stft::eval

@@ -17,8 +17,10 @@ namespace stft::eval {
 // Borrows the model, whose parameters must be filled, and the tokenizer.
 class Embedder {
  public:
-  Embedder(const model::SentenceModel& model, const tokenizer::Tokenizer& tokenizer, model::Layout layout)
-      : model_(model), tokenizer_(tokenizer), layout_(layout) {}
+  // `observer`: of the blocks of every forward pass; null: the parameters are there all the time.
+  Embedder(const model::SentenceModel& model, const tokenizer::Tokenizer& tokenizer, model::Layout layout,
+           model::BlockObserver* observer = nullptr)
+      : model_(model), tokenizer_(tokenizer), layout_(layout), observer_(observer) {}
 
   // A prompt as this model's tokenizer sees it; to be measured once for many texts.
   data::Prompt measured(std::string prompt) const;
@@ -38,6 +40,7 @@ class Embedder {
   const model::SentenceModel& model_;
   const tokenizer::Tokenizer& tokenizer_;
   model::Layout layout_;
+  model::BlockObserver* observer_;
 };
 
 }  // namespace stft::eval

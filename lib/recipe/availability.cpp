@@ -140,11 +140,13 @@ std::vector<Refusal> train_refusals(const TrainConfig& t, const optim::OptimConf
 
 std::vector<Refusal> run_refusals(const Recipe& r) {
   const checkpoint::CheckpointConfig& c = r.checkpoint;
+  const bool is_quantized = r.adapter && r.adapter->type == peft::AdapterType::kQlora;
   std::vector<Refusal> refusals = {
-      {"adapter.type", r.adapter && r.adapter->type == peft::AdapterType::kQlora, "qlora"},
+      {"adapter.use_dora", is_quantized && r.adapter->use_dora, "DoRA on a quantized base"},
       {"adapter.init_lora_weights", r.adapter && r.adapter->init_lora_weights == peft::LoraInit::kPissa, "pissa"},
       {"model.causal", r.adapter && r.model.causal.has_value(), "causal with an adapter"},
-      {"quantization", r.quantization.has_value(), "quantization"},
+      {"quantization.bnb_4bit_compute_dtype",
+       r.quantization && r.quantization->bnb_4bit_compute_dtype == peft::WeightDtype::kFp16, "fp16"},
       {"data.train", r.data.train.size() > 1, "more than one data set"},
       {"checkpoint.adapter_only", !c.adapter_only, "adapter_only: false (adapters)"},
       {"checkpoint.async", c.is_async, "async saving"},

@@ -13,7 +13,7 @@ namespace {
 
 void throw_if_any(Diagnostics& diagnostics, Purpose purpose) {
   if (purpose == Purpose::kEvaluation) {
-    for (const char* section : {"run", "data.train", "checkpoint", "train", "adapter", "quantization"}) {
+    for (const char* section : {"run", "data.train", "checkpoint", "train", "adapter"}) {
       diagnostics.forget_under(section);
     }
   }
@@ -43,14 +43,21 @@ Recipe load(const std::string& path, const std::vector<std::string>& overrides, 
   check_availability(recipe, diagnostics);
   if (purpose == Purpose::kEvaluation) {
     recipe.train.global_batch_size.reset();
-    recipe.adapter.reset();  // an adapter is part of the model that is given
-    recipe.quantization.reset();
+    recipe.adapter.reset();  // an adapter is part of the model that is given; what its base is made of is not
   } else {
     refuse_adapter_as_model(recipe, diagnostics);
   }
   throw_if_any(diagnostics, purpose);
   recipe.origins = diagnostics.origins();
   return recipe;
+}
+
+std::optional<peft::QuantizationConfig> quantization_of(const std::string& path) {
+  Diagnostics diagnostics(path);
+  const YamlNode root = read_yaml_file(path, diagnostics);
+  const Recipe recipe = read_recipe(root, diagnostics);
+  const bool is_qlora = recipe.adapter && recipe.adapter->type == peft::AdapterType::kQlora;
+  return is_qlora ? recipe.quantization : std::nullopt;
 }
 
 Recipe with_snapshot(Recipe recipe, const std::string& snapshot, Purpose purpose) {

@@ -11,8 +11,8 @@
 namespace stft::shard {
 
 // The sum (modulo 2^64) over the given rows' elements of a hash of (parameter name, module, position in the whole
-// tensor, bits). `rows` is flat, [own_numel], of 4 or 2 bytes an element. Sums over all ranks' rows do not depend on
-// how they are cut.
+// tensor, bits). `rows` is flat, [own_numel], of 4 or 2 bytes an element, or packed bytes. Sums over all ranks' rows do
+// not depend on how they are cut.
 uint64_t checksum_rows(const model::Parameter& parameter, const ShardLayout& layout, const at::Tensor& rows);
 
 }  // namespace stft::shard

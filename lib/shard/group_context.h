@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "dist/process_group.h"
+#include "shard/packed_form.h"
 
 namespace stft::shard {
 
@@ -37,6 +38,7 @@ struct GroupContext {
   at::ScalarType compute = at::kFloat;  // of the leaves
   at::ScalarType reduce = at::kFloat;   // of the gradients' reduction
   MemoryMeter& meter;
+  const PackedForms* packed = nullptr;  // null: no parameter is packed
 
   // Of the shards and their gradients.
   at::Device home() const { return is_offloaded ? at::Device(at::kCPU) : device; }
@@ -44,7 +46,8 @@ struct GroupContext {
 
 // [Note: shard tensors]
 // shard     the rows of a parameter that this rank owns, in its stored dtype (fp32 when trainable), at home(); the
-//           optimizer's truth. The shards of a group lie in one flat buffer, each padded to chunk_rows.
+//           optimizer's truth; of a packed parameter rows of bytes. The shards of a group lie in one flat buffer, each
+//           padded to chunk_rows.
 // leaf      the whole parameter that the model computes with (model::Parameter::leaf), in `compute`. It is made once
 //           and keeps its storage object; while the group is sharded that storage has zero bytes. Autograd's saved
 //           views stay valid because gathering fills the same storage again, without touching the version counter.

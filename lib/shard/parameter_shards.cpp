@@ -23,6 +23,23 @@ int64_t element_size(at::ScalarType dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
 }
 
+const PackedForm* packed_form(const GroupContext& context, const model::Parameter& parameter) {
+  if (context.packed == nullptr) {
+    return nullptr;
+  }
+  const auto found = context.packed->find(&parameter);
+  if (found == context.packed->end()) {
+    return nullptr;
+  }
+  STFT_CHECK(!parameter.is_trainable && parameter.stored_dtype == at::kByte, "packed parameters are frozen bytes");
+  STFT_CHECK(context.device.is_cpu() && found->second.row_bytes % kAlignment == 0, "packed rows are on the CPU");
+  return &found->second;
+}
+
+std::vector<int64_t> stored_shape(const model::Parameter& parameter, const PackedForm* packed) {
+  return packed != nullptr ? std::vector<int64_t>{packed->rows, packed->row_bytes} : parameter.shape;
+}
+
 }  // namespace
 
 ParameterShards::ParameterShards(const std::vector<model::Parameter*>& parameters, const GroupContext& context,
@@ -32,7 +49,8 @@ ParameterShards::ParameterShards(const std::vector<model::Parameter*>& parameter
     STFT_CHECK(!parameter->is_trainable || parameter->stored_dtype == at::kFloat, "trainable parameters are fp32");
     Member member;
     member.parameter = parameter;
-    member.layout = shard_layout(parameter->shape, rank_, ranks_);
+    member.packed = packed_form(context, *parameter);
+    member.layout = shard_layout(stored_shape(*parameter, member.packed), rank_, ranks_);
     member.gathered = element_size(parameter->stored_dtype) < element_size(context.compute) ? parameter->stored_dtype
                                                                                             : context.compute;
     is_staged_ = is_staged_ || member.gathered != parameter->stored_dtype;
@@ -75,7 +93,10 @@ void ParameterShards::place_members() {
 void ParameterShards::make_leaf(Member& member) const {
   model::Parameter& parameter = *member.parameter;
   const auto options = at::TensorOptions().dtype(context_.compute).device(context_.device);
-  member.padded_leaf = at::empty({ranks_, member.layout.chunk_numel()}, options);
+  // Packed rows say nothing of where a rank's elements would end.
+  const int64_t chunk =
+      member.packed != nullptr ? (parameter.numel() + ranks_ - 1) / ranks_ : member.layout.chunk_numel();
+  member.padded_leaf = at::empty({ranks_, chunk}, options);
   member.leaf_bytes = member.padded_leaf.view({-1}).view(at::kByte);
   // A tensor of its own on the padded storage, so that filling it never touches the leaf's version counter.
   auto leaf = at::empty({0}, options);
@@ -157,7 +178,7 @@ void ParameterShards::start_gather() {
   state_ = GroupState::kGathering;
 }
 
-void ParameterShards::finish_gather() {
+void ParameterShards::finish_gather(bool unpacks) {
   start_gather();
   if (state_ != GroupState::kGathering) {
     return;
@@ -168,20 +189,22 @@ void ParameterShards::finish_gather() {
   if (kept_.defined()) {
     copy_parts_out();
   } else if (!is_direct()) {
-    copy_out();
+    copy_out(unpacks);
   }
   buffer_ = at::Tensor();
   state_ = GroupState::kUnsharded;
 }
 
 // From [ranks, all members] to each leaf's [ranks, chunk].
-void ParameterShards::copy_out() {
+void ParameterShards::copy_out(bool unpacks) {
   const auto by_rank = buffer_.view({ranks_, gather_size_});
   std::vector<at::Tensor> destinations;
   std::vector<int64_t> sizes;
   bool is_plain = true;
   for (const Member& member : members_) {
-    allocate(member);
+    if (member.packed == nullptr || unpacks) {
+      allocate(member);
+    }
     const int64_t row = member.layout.chunk_numel() * element_size(member.gathered);
     is_plain = is_plain && member.gathered == context_.compute && row == member.gather_bytes;
     destinations.push_back(member.leaf_bytes.view({ranks_, -1}));
@@ -191,11 +214,68 @@ void ParameterShards::copy_out() {
     at::split_with_sizes_copy_out(destinations, by_rank, sizes, 1);
   } else {
     for (const Member& member : members_) {
+      if (member.packed != nullptr) {
+        if (unpacks) {
+          unpack(member, by_rank);
+        }
+        continue;
+      }
       const int64_t row = member.layout.chunk_numel() * element_size(member.gathered);
       member.padded_leaf.copy_(by_rank.narrow(1, member.gather_offset, row).view(member.gathered));
     }
   }
-  context_.meter.add(-buffer_.numel());
+  if (unpacks) {
+    context_.meter.add(-buffer_.numel());
+  } else {
+    held_ = buffer_;
+  }
+}
+
+void ParameterShards::gather_packed() {
+  const bool has_packed =
+      std::any_of(members_.begin(), members_.end(), [](const Member& member) { return member.packed != nullptr; });
+  finish_gather(!has_packed);
+}
+
+void ParameterShards::unpack_held() {
+  if (!held_.defined()) {
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView no_version_bump;
+  for (const Member& member : members_) {
+    if (member.packed != nullptr && member.padded_leaf.storage().nbytes() == 0) {
+      allocate(member);
+      unpack(member, held_.view({ranks_, gather_size_}));
+    }
+  }
+}
+
+void ParameterShards::free_held() {
+  for (const Member& member : members_) {
+    if (held_.defined() && member.packed != nullptr) {
+      free_leaf(member);
+    }
+  }
+}
+
+void ParameterShards::free_leaf(const Member& member) {
+  context_.meter.add(-static_cast<int64_t>(member.padded_leaf.storage().nbytes()));
+  resize_storage(member.padded_leaf, 0);
+}
+
+void ParameterShards::unpack(const Member& member, const at::Tensor& by_rank) const {
+  const PackedForm& form = *member.packed;
+  const auto elements = member.padded_leaf.view({-1});
+  for (int64_t first = 0; first < form.rows; first += member.layout.chunk_rows) {
+    const int64_t rows = std::min(member.layout.chunk_rows, form.rows - first);
+    const int64_t start = first * form.row_elements;
+    const auto bytes = by_rank.select(0, first / member.layout.chunk_rows)
+                           .narrow(0, member.gather_offset, rows * form.row_bytes)
+                           .view({rows, form.row_bytes});
+    form.unpack(bytes,
+                elements.narrow(0, start, std::min(rows * form.row_elements, member.parameter->numel() - start)));
+  }
 }
 
 // Each rank of the part has an equal stretch of every padded leaf.
@@ -250,9 +330,12 @@ void ParameterShards::free() {
     context_.meter.add(-kept_.numel());
     kept_ = at::Tensor();
   }
+  if (held_.defined()) {
+    context_.meter.add(-held_.numel());
+    held_ = at::Tensor();
+  }
   for (const Member& member : members_) {
-    context_.meter.add(-static_cast<int64_t>(member.padded_leaf.storage().nbytes()));
-    resize_storage(member.padded_leaf, 0);
+    free_leaf(member);
   }
   state_ = GroupState::kSharded;
 }
@@ -269,12 +352,14 @@ void ParameterShards::free_quietly() {
 at::Tensor ParameterShards::gather(int64_t index) {
   const Member& member = members_.at(static_cast<size_t>(index));
   const at::NoGradGuard no_grad;
+  const auto shape = stored_shape(*member.parameter, member.packed);
+  const int64_t numel = member.layout.rows * member.layout.row_numel;
   if (ranks_ == 1) {
-    return member.shard.narrow(0, 0, member.parameter->numel()).view(member.parameter->shape);
+    return member.shard.narrow(0, 0, numel).view(shape);
   }
   auto whole = at::empty({ranks_ * member.layout.chunk_numel()}, member.shard.options().device(context_.device));
   issue(context_.shard, whole, member.shard.to(context_.device)).wait();
-  return whole.narrow(0, 0, member.parameter->numel()).view(member.parameter->shape).to(context_.home());
+  return whole.narrow(0, 0, numel).view(shape).to(context_.home());
 }
 
 int64_t ParameterShards::shard_bytes() const {

@@ -37,7 +37,12 @@ class ParameterShards {
   // Collective over the shard group (or the part): issues the all-gather unless it was issued already.
   void start_gather();
   // Collective when not started: the leaves are filled afterwards.
-  void finish_gather();
+  void finish_gather() { finish_gather(true); }
+  // Collective when not started: as finish_gather, but packed parameters stay bytes, from which unpack_held() fills
+  // their leaves and free_held() frees them again, without communication. Nothing to do for leaves that are filled.
+  void gather_packed();
+  void unpack_held();
+  void free_held();
   // Frees the leaves. A gather under way is waited for first.
   void free();
   // The same, but throws nothing when that gather fails.
@@ -45,7 +50,8 @@ class ParameterShards {
   // Frees the leaves but for this rank's share of what its part keeps.
   void keep_part();
 
-  // Collective over the shard group: the whole tensor of one parameter on every rank, in its stored dtype.
+  // Collective over the shard group: the whole tensor of one parameter on every rank, in its stored dtype; of a packed
+  // one its rows of bytes.
   at::Tensor gather(int64_t index);
 
   // Bytes of the shards, of the gathered leaves (0 when resident), and of the buffer that a gather passes through (0
@@ -60,7 +66,8 @@ class ParameterShards {
  private:
   struct Member {
     model::Parameter* parameter = nullptr;
-    ShardLayout layout;
+    ShardLayout layout;                           // of a packed one, that of its rows of bytes
+    const PackedForm* packed = nullptr;           // null: it is kept as its elements
     at::ScalarType gathered = at::kFloat;         // what goes over the wire: the narrower of stored and compute
     int64_t shard_offset = 0, shard_bytes = 0;    // in the flat shard
     int64_t gather_offset = 0, gather_bytes = 0;  // in one rank's part of the gather buffer
@@ -70,12 +77,15 @@ class ParameterShards {
     int64_t leaf_size() const { return leaf_bytes.numel(); }
   };
   void place_members();
+  void finish_gather(bool unpacks);
   void make_leaf(Member& member) const;
   bool is_direct() const;
   at::Tensor staged_input(at::Tensor& buffer) const;
   void allocate(const Member& member);
+  void free_leaf(const Member& member);
   void start_part_gather();
-  void copy_out();
+  void copy_out(bool unpacks);
+  void unpack(const Member& member, const at::Tensor& by_rank) const;
   void copy_parts_out();
   dist::PendingCollective issue(dist::ProcessGroup& group, const at::Tensor& output, const at::Tensor& input);
 
@@ -90,6 +100,7 @@ class ParameterShards {
   at::Tensor buffer_;  // of a gather under way
   dist::PendingCollective gather_;
   at::Tensor kept_;  // bytes: this rank's share while kInParts
+  at::Tensor held_;  // bytes: what all ranks sent, while packed parameters stay so
   dist::CollectiveCounts counts_;
 };
 

@@ -48,9 +48,10 @@ at::ScalarType scalar_type(ParamDtype dtype) {
   throw_internal("known dtype", "");
 }
 
-AfterForward after_forward(const ShardConfig& config, const EngineMesh& mesh) {
-  // With one rank to gather from, freeing would save nothing on the wire and cost a second copy.
-  const bool is_copy = mesh.shard.size() == 1 && !config.cpu_offload;
+AfterForward after_forward(const ShardConfig& config, const EngineMesh& mesh, bool has_packed) {
+  // With one rank to gather from, freeing would save nothing on the wire and cost a second copy. What is packed is kept
+  // small though.
+  const bool is_copy = mesh.shard.size() == 1 && !config.cpu_offload && !has_packed;
   if (is_copy || config.strategy == Strategy::kShardGradOp || config.reshard_after_forward == false) {
     return AfterForward::kKeep;
   }
@@ -62,13 +63,14 @@ AfterForward after_forward(const ShardConfig& config, const EngineMesh& mesh) {
 ShardEngine::ShardEngine(EngineModel model, EngineMesh mesh, const ShardConfig& config)
     : model_(model),
       mesh_(mesh),
-      schedule_{after_forward(config, mesh), config.prefetch, mesh.part != nullptr ? mesh.part->size() : 1} {
+      schedule_{after_forward(config, mesh, model.packed != nullptr), config.prefetch,
+                mesh.part != nullptr ? mesh.part->size() : 1} {
   const auto problem = wrap_problem(model.parameters, model.blocks, config);
   STFT_CHECK(!problem, problem.value_or(""));
   const at::ScalarType compute = scalar_type(config.param_dtype.value_or(ParamDtype::kFp32));
   const GroupContext context{
       mesh.shard, mesh.replicate, mesh.part, mesh.device, config.cpu_offload, compute, scalar_type(config.reduce_dtype),
-      meter_};
+      meter_,     model.packed};
   place_of_parameter_.resize(model.parameters.size());
   unit_of_block_.resize(model.blocks.size());
   for (const UnitPlan& plan :
@@ -132,6 +134,7 @@ at::Tensor ShardEngine::before_block(int64_t block, at::Tensor input) {
     return input;
   }
   finish_unshard(unit);
+  for_groups(unit, [](ShardGroup& group) { group.unpack_held(); });
   const auto ahead = static_cast<size_t>(schedule_.prefetch);
   for (size_t next = unit + 1; next <= unit + ahead && next < units_.size(); ++next) {
     start_unshard(next);
@@ -148,9 +151,7 @@ at::Tensor ShardEngine::after_block(int64_t block, at::Tensor output) {
     return output;
   }
   if (!at::GradMode::is_enabled() || !output.requires_grad()) {
-    if (!keeps_unsharded_) {
-      for_groups(unit, [](ShardGroup& group) { group.reshard(); });
-    }
+    for_groups(unit, [this](ShardGroup& group) { keeps_unsharded_ ? group.free_held() : group.reshard(); });
     return output;
   }
   units_[unit].pending_backwards += 1;
@@ -297,10 +298,15 @@ void ShardEngine::reshard_all() {
 
 ShardEngine::KeepUnsharded::KeepUnsharded(ShardEngine& engine, Gather gather) : engine_(engine) {
   STFT_CHECK(!engine.keeps_unsharded_, "the groups are kept unsharded already");
-  if (gather == Gather::kNow) {
+  if (gather != Gather::kWhenUsed) {
     engine.meter_.note_peak(false);
     try {
-      engine.unshard_all();
+      for (auto& group : engine.groups_) {
+        group->start_unshard();
+      }
+      for (auto& group : engine.groups_) {
+        gather == Gather::kPacked ? group->unshard_packed() : group->finish_unshard();
+      }
     } catch (...) {
       engine.meter_.note_peak(true);
       throw;
@@ -329,8 +335,20 @@ void ShardEngine::reset() {
 }
 
 uint64_t ShardEngine::parameters_checksum() {
+  return checksum_of(Counted::kAll);
+}
+
+uint64_t ShardEngine::packed_checksum() {
+  return checksum_of(Counted::kPacked);
+}
+
+uint64_t ShardEngine::checksum_of(Counted counted) {
   uint64_t sum = 0;
   for (const LocalParameter& local : local_parameters()) {
+    const bool is_packed = model_.packed != nullptr && model_.packed->contains(local.parameter);
+    if (counted == Counted::kPacked && !is_packed) {
+      continue;
+    }
     // What every rank of the shard group has whole counts once.
     if (local.copy < mesh_.replicate.size()) {
       sum += checksum_rows(*local.parameter, local.layout, local.value);

@@ -14,6 +14,7 @@
 #include "model/block_hooks.h"
 #include "model/parameter.h"
 #include "shard/memory_use.h"
+#include "shard/packed_form.h"
 #include "shard/shard_config.h"
 #include "shard/shard_group.h"
 
@@ -32,10 +33,11 @@ struct EngineMesh {
 struct EngineModel {
   model::ParameterTable& parameters;
   const std::vector<model::Block>& blocks;
+  const PackedForms* packed = nullptr;  // null: no parameter is packed
 };
 
 // Gives this rank's rows of a parameter: writes rows [first_row, first_row + rows) of the whole tensor to the flat
-// `destination`, in its dtype.
+// `destination`, in its dtype. Rows of a packed parameter are those of its bytes.
 using RowSource = std::function<void(const model::Parameter&, const ShardLayout&, at::Tensor destination)>;
 
 class ShardEngine final : public model::BlockObserver {
@@ -67,6 +69,7 @@ class ShardEngine final : public model::BlockObserver {
 
   // Collective: every group is gathered; forwards after it gather what their own end freed again.
   void unshard_all();
+  bool has_packed() const { return model_.packed != nullptr; }
   void reshard_all();
 
   // Until the guard ends no group is freed, so that nothing is gathered twice: for several forwards and backwards
@@ -75,6 +78,9 @@ class ShardEngine final : public model::BlockObserver {
    public:
     enum class Gather {
       kNow,  // Collective, all groups at once; forwards then communicate nothing, so ranks may run different numbers
+      // As kNow, but packed parameters stay bytes but for the unit that computes: forwards, without gradient and one
+      // at a time, need the engine as their observer.
+      kPacked,
       kWhenUsed  // each group by the first forward that needs it
     };
     explicit KeepUnsharded(ShardEngine& engine, Gather gather = Gather::kNow);
@@ -92,6 +98,8 @@ class ShardEngine final : public model::BlockObserver {
 
   // Collective over the shard group: a checksum of all parameters that does not depend on the number of ranks.
   uint64_t parameters_checksum();
+  // The same of the packed parameters alone.
+  uint64_t packed_checksum();
 
   // This rank's collectives so far.
   dist::CollectiveCounts counts() const;
@@ -109,6 +117,8 @@ class ShardEngine final : public model::BlockObserver {
     int64_t pending_backwards = 0;     // forwards with gradient whose backward has not passed
     bool has_whole_gradients = false;  // on the leaves, not yet reduced
   };
+  enum class Counted { kAll, kPacked };
+  uint64_t checksum_of(Counted counted);
   template <typename Action>
   void for_groups(size_t unit, Action&& action);
   bool is_last(size_t unit) const { return unit + 1 == units_.size(); }

@@ -43,6 +43,10 @@ class ShardGroup {
   void start_unshard() { shards_.start_gather(); }
   // Collective when not started: the leaves are filled afterwards.
   void finish_unshard() { shards_.finish_gather(); }
+  // See ParameterShards. The first is collective.
+  void unshard_packed() { shards_.gather_packed(); }
+  void unpack_held() { shards_.unpack_held(); }
+  void free_held() { shards_.free_held(); }
   // Frees the leaves. A gather under way is waited for first.
   void reshard() { shards_.free(); }
   // Frees them but for a part, from which the next gather is made (GroupContext::part).

@@ -188,13 +188,24 @@ std::unique_ptr<RunAdapter> attach_adapter(const recipe::Recipe& recipe, model::
   return result;
 }
 
-shard::RowSource initial_rows(const model::SentenceModel& model, const checkpoint::PretrainedWeights& weights,
-                              const RunAdapter* adapter, uint64_t seed) {
+shard::RowSource initial_rows(const model::SentenceModel& model, shard::RowSource base, const RunAdapter* adapter,
+                              uint64_t seed) {
   if (adapter == nullptr) {
-    return weights.source();
+    return base;
   }
-  return checkpoint::with_adapter(weights.source(), {model, adapter->adapter, adapter->files.get(), seed});
+  return checkpoint::with_adapter(std::move(base), {model, adapter->adapter, adapter->files.get(), seed});
 }
+
+namespace {
+
+const char* type_name(const peft::AdapterConfig& config) {
+  if (config.use_dora) {
+    return "DoRA";
+  }
+  return config.type == peft::AdapterType::kQlora ? "QLoRA" : "LoRA";
+}
+
+}  // namespace
 
 std::string describe(const RunAdapter& adapter, const model::SentenceModel& model) {
   const peft::AdapterConfig& config = adapter.adapter.config;
@@ -204,9 +215,9 @@ std::string describe(const RunAdapter& adapter, const model::SentenceModel& mode
   }
   const auto counts = peft::count_parameters(model.parameters());
   const double percent = 100.0 * static_cast<double>(counts.trainable) / static_cast<double>(counts.all);
-  return fmt::format("{} r {} on {} modules: {}; {} of {} parameters are trained ({:.4g} %)",
-                     config.use_dora ? "DoRA" : "LoRA", config.r, names.size(), peft::grouped_names(names),
-                     format_count(counts.trainable), format_count(counts.all), percent);
+  return fmt::format("{} r {} on {} modules: {}; {} of {} parameters are trained ({:.4g} %)", type_name(config),
+                     config.r, names.size(), peft::grouped_names(names), format_count(counts.trainable),
+                     format_count(counts.all), percent);
 }
 
 }  // namespace stft::train

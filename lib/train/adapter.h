@@ -31,9 +31,10 @@ std::unique_ptr<RunAdapter> attach_adapter(const recipe::Recipe& recipe, model::
 std::unique_ptr<RunAdapter> attach_adapter_of(const std::string& directory, model::SentenceModel& model,
                                               const checkpoint::PretrainedWeights& weights);
 
-// What the model begins with. Borrows everything. `adapter` may be null.
-shard::RowSource initial_rows(const model::SentenceModel& model, const checkpoint::PretrainedWeights& weights,
-                              const RunAdapter* adapter, uint64_t seed);
+// What the model begins with: `base` has what comes from the model's files. Borrows model and adapter, which may be
+// null.
+shard::RowSource initial_rows(const model::SentenceModel& model, shard::RowSource base, const RunAdapter* adapter,
+                              uint64_t seed);
 
 // "LoRA r 8 on 12 modules: ...; 24,576 of 22,713,216 parameters are trained (0.11 %)".
 std::string describe(const RunAdapter& adapter, const model::SentenceModel& model);

@@ -34,8 +34,10 @@ bool EvaluationRunner::has_work() const {
 }
 
 std::optional<Evaluation> EvaluationRunner::run(const std::function<bool()>& stop_requested) {
-  const shard::ShardEngine::KeepUnsharded keep(parts_.engine);
-  const eval::Embedder embedder(parts_.model, parts_.tokenizer, parts_.layout);
+  using Gather = shard::ShardEngine::KeepUnsharded::Gather;
+  const bool has_packed = parts_.engine.has_packed();
+  const shard::ShardEngine::KeepUnsharded keep(parts_.engine, has_packed ? Gather::kPacked : Gather::kNow);
+  const eval::Embedder embedder(parts_.model, parts_.tokenizer, parts_.layout, has_packed ? &parts_.engine : nullptr);
   eval::Interrupt interrupt(stop_requested);
   eval::CorpusCache cache;
   for (const auto& evaluator : parts_.evaluators) {

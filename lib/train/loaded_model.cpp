@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "checkpoint/dequantized_weights.h"
 #include "checkpoint/pretrained.h"
 #include "model/model_spec.h"
 #include "shard/shard_layout.h"
@@ -27,7 +28,8 @@ tokenizer::Tokenizer load_tokenizer(const std::string& directory, const std::str
   return bare ? tokenizer::Tokenizer::load_bare(*bare) : tokenizer::Tokenizer::load(files);
 }
 
-LoadedModel load_model(const std::string& directory, const std::string& base) {
+LoadedModel load_model(const std::string& directory, const std::string& base,
+                       const peft::QuantizationConfig* quantization) {
   LoadedModel loaded;
   model::ModelSpec spec = model::read_model_spec(directory, base);
   loaded.tokenizer = std::make_unique<tokenizer::Tokenizer>(load_tokenizer(directory, base));
@@ -42,10 +44,13 @@ LoadedModel load_model(const std::string& directory, const std::string& base) {
   }
   const auto weights = checkpoint::PretrainedWeights::open(*loaded.model);
   const auto adapter = base.empty() ? nullptr : attach_adapter_of(directory, *loaded.model, weights);
-  const shard::RowSource source = initial_rows(*loaded.model, weights, adapter.get(), 0);
+  const shard::RowSource source = initial_rows(*loaded.model, weights.source(), adapter.get(), 0);
   for (model::Parameter& parameter : loaded.model->parameters()) {
     parameter.leaf = at::empty(parameter.shape, at::kFloat);
     source(parameter, shard::shard_layout(parameter.shape, 0, 1), parameter.leaf.view({-1}));
+  }
+  if (quantization != nullptr) {
+    checkpoint::dequantize_leaves(*loaded.model, weights, *quantization);
   }
   return loaded;
 }

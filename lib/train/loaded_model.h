@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/sentence_model.h"
+#include "peft/peft_config.h"
 #include "tokenizer/tokenizer.h"
 
 namespace stft::train {
@@ -22,8 +23,10 @@ struct LoadedModel {
   std::unique_ptr<model::SentenceModel> model;
 };
 
-// `base`: the base model of an adapter's directory. UserError for what the directory lacks; the errors of
+// `base`: the base model of an adapter's directory. `quantization`: how its weights are quantized before they are used;
+// null: they are not. UserError for what the directory lacks; the errors of
 // read_model_spec, Tokenizer::load, PretrainedWeights::open and check_tokenizer_fits.
-LoadedModel load_model(const std::string& directory, const std::string& base = "");
+LoadedModel load_model(const std::string& directory, const std::string& base = "",
+                       const peft::QuantizationConfig* quantization = nullptr);
 
 }  // namespace stft::train

@@ -98,6 +98,9 @@ void Reporter::start(const RunState& state) {
                           100.0 * static_cast<double>(counts.trainable) / static_cast<double>(counts.all));
       fields.emplace_back("adapted_modules", static_cast<int64_t>(run_.adapter->adapter.modules.size()));
     }
+    if (run_.quantized) {
+      fields.emplace_back("quantized_base_hash", hex(run_.quantized_base_hash));
+    }
     if (ranks_candidates) {
       fields.emplace_back("candidates_per_anchor", candidates);
     }

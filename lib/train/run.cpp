@@ -14,6 +14,7 @@
 #include "checkpoint/stored_model.h"
 #include "io/directory.h"
 #include "io/file.h"
+#include "recipe/choices.h"
 #include "shard/unit_plan.h"
 #include "train/batch_options.h"
 #include "train/console.h"
@@ -152,6 +153,25 @@ void tell_about_adapter(const Run& run) {
   log::info("adapter: " + describe(*run.adapter, *run.model));
 }
 
+void tell_about_quantized(const Run& run) {
+  const checkpoint::QuantizedBase& base = *run.quantized;
+  const peft::QuantizationConfig& config = *run.recipe.quantization;
+  log::info(fmt::format("quantized base: {} weights in {} of blocks of {}{}: {:.1f} MB, where fp32 has {:.1f} MB",
+                        base.count(), recipe::name_of(recipe::kQuantTypes, config.bnb_4bit_quant_type),
+                        config.blocksize, config.bnb_4bit_use_double_quant ? ", doubly quantized" : "",
+                        static_cast<double>(base.packed_bytes()) / 1e6, static_cast<double>(base.float_bytes()) / 1e6));
+  if (base.stored_count() > 0) {
+    log::info(fmt::format("quantized base: {} of the weights are stored in 4 bits and kept as they are",
+                          base.stored_count()));
+  }
+  for (const std::string& name : base.kept_single()) {
+    log::warn(
+        fmt::format("quantization.bnb_4bit_use_double_quant: {} has values far larger than its others; its "
+                    "statistics stay fp32",
+                    name));
+  }
+}
+
 void tell_about_inputs(const Run& run) {
   tell_about_tokenizer(*run.tokenizer);
   if (run.adapter) {
@@ -197,15 +217,35 @@ Run read_inputs(recipe::Recipe recipe, int64_t ranks, const data::Position& star
   return run;
 }
 
+// What of the model comes from its files, in the form that the engine keeps it in.
+shard::RowSource base_rows(const Run& run) {
+  return run.quantized ? run.quantized->rows(run.weights->source()) : run.weights->source();
+}
+
+// Collective: the base of an adapter becomes 4-bit when the recipe says so.
+void quantize(Run& run, dist::ProcessGroup& world) {
+  if (!run.recipe.quantization || !run.adapter) {
+    return;
+  }
+  run.quantized =
+      std::make_unique<checkpoint::QuantizedBase>(*run.model, *run.weights, *run.recipe.quantization, world);
+  run.packed = std::make_unique<shard::PackedForms>(
+      run.quantized->forms(run.sharding.param_dtype == shard::ParamDtype::kBf16 ? at::kBFloat16 : at::kFloat));
+  if (world.rank() == 0) {
+    tell_about_quantized(run);
+  }
+}
+
 // Collective: the ranks' groups and the engine over them.
 void make_engine(Run& run, std::unique_ptr<dist::ProcessGroup> world) {
   const int64_t memory = memory_per_rank(*world);
   const int64_t ranks = world->size();
   run.sharding = sharding_of(run.recipe, *run.model, ranks, memory);
+  quantize(run, *world);
   // The ranks are on one machine.
   run.mesh = std::make_unique<Mesh>(std::move(world), shard::mesh_shape(run.sharding, ranks, ranks));
   run.engine = std::make_unique<shard::ShardEngine>(
-      shard::EngineModel{run.model->parameters(), run.model->blocks()},
+      shard::EngineModel{run.model->parameters(), run.model->blocks(), run.packed.get()},
       shard::EngineMesh{run.mesh->shard(), run.mesh->replicate(), run.mesh->part()}, run.sharding);
   run.reduces_every_micro_batch = !keeps_whole_gradients(run.recipe, *run.engine, run.sharding, memory);
 }
@@ -281,7 +321,14 @@ std::string base_of_checkpoints(const Run& run) {
 }
 
 shard::RowSource rows_of_checkpoint(const Run& run, const checkpoint::StoredModel& stored) {
-  return run.adapter ? checkpoint::with_frozen(stored.rows(), run.weights->source()) : stored.rows();
+  return run.adapter ? checkpoint::with_frozen(stored.rows(), base_rows(run)) : stored.rows();
+}
+
+void check_quantized_base(Run& run) {
+  if (run.quantized) {
+    const uint64_t hash = run.engine->packed_checksum();
+    STFT_CHECK(hash == run.quantized_base_hash, "a quantized base does not change");
+  }
 }
 
 model::Layout layout_of(recipe::Packing packing) {
@@ -350,7 +397,7 @@ Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGrou
     tell_about_inputs(run);
   }
   make_engine(run, std::move(world));
-  run.engine->fill(initial_rows(*run.model, *run.weights, run.adapter.get(), run.recipe.run.seed));
+  run.engine->fill(initial_rows(*run.model, base_rows(run), run.adapter.get(), run.recipe.run.seed));
   check_replicas(*run.engine, *run.mesh, "before the evaluation");
   return run;
 }
@@ -378,9 +425,10 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world, s
     checkpoint::load_optimizer((fs::path(run.resumed->checkpoint) / checkpoint::kOptimizerFolder).string(),
                                *run.optimizer, *run.engine);
   } else {
-    run.engine->fill(initial_rows(*run.model, *run.weights, run.adapter.get(), r.run.seed));
+    run.engine->fill(initial_rows(*run.model, base_rows(run), run.adapter.get(), r.run.seed));
   }
   run.parameters_checksum = checked_checksum(*run.engine, *run.mesh, "before the first step");
+  run.quantized_base_hash = run.quantized ? run.engine->packed_checksum() : 0;
   run.schedule = std::make_unique<optim::Schedule>(r.optim, run.plan->total_steps());
   run.loader = std::make_unique<data::BatchLoader>(*run.dataset, *run.tokenizer, *run.plan, loader_options(run));
   return run;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/pretrained.h"
+#include "checkpoint/quantized_base.h"
 #include "checkpoint/stored_model.h"
 #include "data/batch_loader.h"
 #include "data/dataset.h"
@@ -36,11 +37,14 @@ struct Run {
   std::unique_ptr<model::SentenceModel> model;
   std::vector<std::unique_ptr<eval::Evaluator>> evaluators;
   std::unique_ptr<checkpoint::PretrainedWeights> weights;
-  std::unique_ptr<RunAdapter> adapter;  // null: all of the model is trained
-  shard::ShardConfig sharding;          // the recipe's, with what it leaves open
+  std::unique_ptr<RunAdapter> adapter;                   // null: all of the model is trained
+  std::unique_ptr<checkpoint::QuantizedBase> quantized;  // null: the model is not quantized
+  std::unique_ptr<shard::PackedForms> packed;            // what of it the engine keeps
+  shard::ShardConfig sharding;                           // the recipe's, with what it leaves open
   std::unique_ptr<shard::ShardEngine> engine;
   bool reduces_every_micro_batch = true;  // else once a step, with whole gradients kept in between
   uint64_t parameters_checksum = 0;       // before the first step
+  uint64_t quantized_base_hash = 0;       // of the packed bytes, for the whole run; 0: nothing is packed
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
   std::unique_ptr<data::BatchLoader> loader;
@@ -58,6 +62,9 @@ const peft::Adapter* adapter_of(const Run& run);
 
 // What StoredModel::open wants of a checkpoint of this run: an adapter's base, empty for a whole model.
 std::string base_of_checkpoints(const Run& run);
+
+// Collective: that the packed bytes are still those of the beginning; InternalError when they are not.
+void check_quantized_base(Run& run);
 
 // What is trained from the checkpoint, what is frozen from the model. Borrows both.
 shard::RowSource rows_of_checkpoint(const Run& run, const checkpoint::StoredModel& stored);

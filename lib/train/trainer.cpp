@@ -277,6 +277,7 @@ Outcome Trainer::finish() {
   }
   const std::string final_dir = (std::filesystem::path(run_.recipe.run.output_dir) / "final").string();
   check_replicas(*run_.engine, *run_.mesh, "before writing final/");
+  check_quantized_base(run_);
   checkpoint::export_model({*run_.model, *run_.weights, *run_.engine, run_.mesh->world(), adapter_of(run_)}, final_dir);
   write_trainer_state(run_, {state_, facts()});
   reporter_.finished(state_, first_evaluation_, last_evaluation_);

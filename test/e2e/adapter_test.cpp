@@ -93,6 +93,99 @@ TEST_CASE("LoRA from recipe to merged model: every form has the run's metrics", 
   }
 }
 
+TEST_CASE("A34: QLoRA from recipe to merged model, with one hash of the quantized base throughout", "[e2e][adapter]") {
+  const std::vector<std::string> settings = {"adapter={type: qlora, r: 4, lora_alpha: 8, target_modules: all-linear}",
+                                             "quantization={bnb_4bit_quant_type: nf4, bnb_4bit_use_double_quant: true}",
+                                             "train.learning_rate=1e-2"};
+  const TemporaryDirectory directory;
+  const std::string run = directory.path("run");
+  const Outcome outcome = train({run, 2, settings});
+  CHECK_THAT(outcome.err, Contains("QLoRA r 4 on 12 modules") && Contains("quantized base: 12 weights in nf4"));
+  const Json start = read_log(run).starts.front();
+  const auto hash = start.at("quantized_base_hash").get<std::string>();
+  CHECK(hash.size() == 16);
+  CHECK(logged_metrics(run, 15) != logged_metrics(run, 0));
+  // The run's recipe says how the base is quantized, so every command finds the run's metrics.
+  succeed({"best", run, "--eval", "--nproc", "1"});
+  const std::string of_best = best_of(run);
+  const Json recorded = read_json(of_best + "/stft_checkpoint.json").at("metrics");
+  CHECK(are_close(evaluated(run + "/final"), recorded));
+  CHECK(are_close(evaluated(of_best, {"--nproc", "2"}), recorded));
+
+  const std::string shorter = directory.path("shorter");
+  auto stopped = settings;
+  stopped.push_back("train.max_steps=5");
+  train({shorter, 1, stopped});
+  CHECK(read_log(shorter).starts.front().at("quantized_base_hash") == hash);
+  auto resumed = settings;
+  resumed.push_back("train.max_steps=10");
+  train({shorter, 3, resumed, {"--resume", "auto"}});
+  CHECK(read_log(shorter).starts.back().at("quantized_base_hash") == hash);
+
+  const Outcome original =
+      run_stft({"export", of_best, "--out", directory.path("original"), "--merge-lora", "--base", "original"});
+  CHECK(original.exit_code == 0);
+  CHECK_THAT(original.err, Contains("original, un-quantized base") && Contains("largest cosine drift"));
+  const Outcome dequantized = run_stft(
+      {"export", run + "/final", "--out", directory.path("dequantized"), "--merge-lora", "--base", "dequantized"});
+  CHECK(dequantized.exit_code == 0);
+  CHECK_THAT(dequantized.err, Contains("de-quantized base"));
+  const auto drift_of = [](const std::string& text) {
+    const std::string before = "probe texts: ";
+    return std::stod(text.substr(text.find(before) + before.size()));
+  };
+  CHECK(drift_of(dequantized.err) < 1e-6);
+  CHECK(drift_of(original.err) > 1e-5);
+  CHECK(drift_of(original.err) < 0.2);
+  CHECK(are_close(evaluated(directory.path("dequantized"), {"--recipe", "configs/tiny.yaml"}), recorded));
+  const Outcome encoded = run_stft(
+      {"encode", run + "/final", "--input", "test/golden/data/sentences.txt", "--output", directory.path("a.npy")});
+  CHECK_THAT(encoded.err, Contains("un-quantized base"));
+}
+
+TEST_CASE("the QLoRA recipe of the decoder, short: sharded saves of the adapter, best proved, merged",
+          "[e2e][adapter]") {
+  const TemporaryDirectory directory;
+  const std::string run = directory.path("run");
+  const Outcome outcome =
+      train({run,
+             2,
+             {"model.name_or_path=test/golden/tiny_llama", "data.train.0.path=test/golden/data/pairs.jsonl",
+              "data.train.0.limit=64", "evaluators.0.queries.path=test/golden/data/beir/queries.jsonl",
+              "evaluators.0.corpus.path=test/golden/data/beir/corpus.jsonl",
+              "evaluators.0.qrels.path=test/golden/data/beir/qrels/test.tsv", "train.max_steps=24",
+              "train.eval_steps=8", "checkpoint.save_steps=8", "train.learning_rate=1e-2"},
+             {},
+             "configs/smollm2_qlora.yaml"});
+  const auto log = read_log(run);
+  CHECK(log.starts.front().contains("quantized_base_hash"));
+  CHECK(log.steps.back().at("loss").get<double>() < log.steps.front().at("loss").get<double>());
+  const std::string best = best_of(run);
+  CHECK(fs::exists(best + "/pytorch_model_fsdp_0"));
+  CHECK(fs::exists(best + "/adapter_config.json"));
+  succeed({"verify", best});
+  succeed({"best", run, "--eval", "--nproc", "2"});
+  succeed({"export", best, "--merge-lora", "--out", directory.path("merged")});
+  CHECK(fs::exists(directory.path("merged/model.safetensors")));
+}
+
+TEST_CASE("a model that bitsandbytes quantized evaluates, exports whole, and is trained on by QLoRA",
+          "[e2e][adapter]") {
+  const TemporaryDirectory directory;
+  const std::string base = source_path("test/golden/qlora/base");
+  const auto metrics = evaluated(base, {"--recipe", "configs/tiny.yaml"});
+  succeed({"export", base, "--out", directory.path("whole")});
+  CHECK_FALSE(read_json(directory.path("whole/config.json")).contains("quantization_config"));
+  CHECK(are_close(evaluated(directory.path("whole"), {"--recipe", "configs/tiny.yaml"}), metrics));
+  const Outcome outcome =
+      train({directory.path("run"),
+             2,
+             {"model.name_or_path=" + base, "adapter={type: qlora, r: 4, lora_alpha: 8, target_modules: all-linear}",
+              "quantization={bnb_4bit_quant_type: nf4}", "train.learning_rate=1e-2"}});
+  CHECK_THAT(outcome.err, Contains("12 of the weights are stored in 4 bits"));
+  CHECK(are_close(logged_metrics(directory.path("run"), 0), metrics));
+}
+
 TEST_CASE("A10: targets that match nothing end the run before it starts; some of a list are warned of",
           "[e2e][adapter]") {
   const TemporaryDirectory directory;

@@ -314,7 +314,7 @@ TEST_CASE("the commands refuse what they cannot do, and say what is allowed", "[
   check_refused({"export", run, "--out", out}, {run, "one of its checkpoints"});
   check_refused({"export", checkpoint, "--out", out, "--merge-lora"}, {"--merge-lora", checkpoint, "no adapter"});
   check_refused({"export", checkpoint, "--out", out, "--dtype", "fp8"}, {"--dtype", "fp8", "bf16", "fp16", "fp32"});
-  check_refused({"export", checkpoint, "--out", out, "--base", "original"}, {"--base", "not available yet"});
+  check_refused({"export", checkpoint, "--out", out, "--base", "original"}, {"--base", "is for --merge-lora"});
   check_refused({"export", checkpoint}, {"--out", "required"});
   check_refused({"state-dict", run + "/final", "--mode", "full", "--out", out}, {run + "/final", "not a checkpoint"});
   check_refused({"state-dict", checkpoint, "--mode", "half", "--out", out}, {"--mode", "half", "full", "sharded"});

@@ -82,9 +82,8 @@ struct Peak {
   double first_resident_bytes = 0;  // of rank 0
 };
 
-// One step at learning rate 0 on a few short texts, so that little but the parameters takes memory.
-Peak peak_of(const Size& size, const std::string& strategy, const Json& saving = Json::object()) {
-  const ModelCopy model;
+// Gives the model this size; returns the bytes of its weights.
+std::int64_t enlarge(const ModelCopy& model, const Size& size) {
   model.damage_json("config.json", [&](Json& config) {
     config["vocab_size"] = size.vocabulary;
     config["hidden_size"] = size.hidden;
@@ -92,8 +91,14 @@ Peak peak_of(const Size& size, const std::string& strategy, const Json& saving =
     config["num_hidden_layers"] = size.layers;
   });
   model.damage_json("1_Pooling/config.json", [&](Json& config) { config["word_embedding_dimension"] = size.hidden; });
+  return write_weights(model.path("model.safetensors"), tensors_of(size));
+}
+
+// One step at learning rate 0 on a few short texts, so that little but the parameters takes memory.
+Peak peak_of(const Size& size, const std::string& strategy, const Json& saving = Json::object()) {
+  const ModelCopy model;
   Peak peak;
-  peak.parameter_bytes = static_cast<double>(write_weights(model.path("model.safetensors"), tensors_of(size)));
+  peak.parameter_bytes = static_cast<double>(enlarge(model, size));
   Json recipe = model.recipe();
   recipe["model"]["max_seq_length"] = 8;
   recipe["sharding"]["strategy"] = strategy;
@@ -127,7 +132,47 @@ Peak peak_of(const Size& size, const std::string& strategy, const Json& saving =
   return peak;
 }
 
+// What one rank holds at its highest that trains an adapter for a step; `more`: keys of the recipe.
+Peak adapter_peak(const Size& size, const Json& more) {
+  const ModelCopy model;
+  Peak peak;
+  peak.parameter_bytes = static_cast<double>(enlarge(model, size));
+  Json recipe = model.recipe();
+  recipe["model"]["max_seq_length"] = 8;
+  recipe["train"]["max_steps"] = 1;
+  recipe["train"]["global_batch_size"] = 2;
+  recipe["checkpoint"] = {{"save_strategy", "no"}};
+  recipe.update(more);
+  Command command{{"train", write_recipe(model.directory(), recipe)}};
+  command.environment = {"RANK=0",
+                         "LOCAL_RANK=0",
+                         "WORLD_SIZE=1",
+                         "LOCAL_WORLD_SIZE=1",
+                         "MASTER_ADDR=127.0.0.1",
+                         "MASTER_PORT=" + free_port()};
+  const Outcome outcome = Process(command).wait(240);
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  peak.resident_bytes = outcome.peak_resident_bytes;
+  return peak;
+}
+
 }  // namespace
+
+// 340 MB, the layers of BERT-base.
+TEST_CASE("QLoRA on one rank never holds the fp32 model, nor half of it", "[.slow][e2e]") {
+  const Size layered{500, 768, 12};
+  const Json lora = {{"adapter", {{"r", 4}, {"target_modules", {"query"}}}}};
+  const Json qlora = {{"adapter", {{"type", "qlora"}, {"r", 4}, {"target_modules", {"query"}}}},
+                      {"quantization", {{"bnb_4bit_quant_type", "nf4"}, {"bnb_4bit_use_double_quant", true}}}};
+  const double base = adapter_peak({}, lora).resident_bytes;
+  const Peak whole = adapter_peak(layered, lora);
+  const Peak packed = adapter_peak(layered, qlora);
+  INFO("bytes: base " << base << ", lora " << whole.resident_bytes << ", qlora " << packed.resident_bytes
+                      << ", parameters " << whole.parameter_bytes);
+  CHECK(packed.resident_bytes - base < 0.5 * whole.parameter_bytes);
+  CHECK(packed.resident_bytes - base < 0.5 * (whole.resident_bytes - base));
+}
 
 // 200 MB in 16 equal layers. Sharding over two ranks saves each of them half the weights and half the gradients, which
 // is the size of the parameters once (measured: 1.02 times). Measured above the small model's peak: 2.2 times, made of

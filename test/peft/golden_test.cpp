@@ -49,12 +49,11 @@ model::TokenBatch batch_of(const train::LoadedModel& loaded, const std::vector<s
 
 }  // namespace
 
-TEST_CASE("embeddings and gradients are PEFT's") {
-  const std::string name = GENERATE("default", "all_linear_rslora", "dora", "lora_bias_regex", "modules_to_save",
-                                    "bias_all", "pooler", "embedding");
-  INFO(name);
-  const std::string directory = test::golden_path("peft/" + name);
-  const auto loaded = train::load_model(directory, test::golden_path("tiny_bert"));
+namespace {
+
+// Embeddings and the adapter's gradients of the golden in an adapter's directory.
+void check_golden(const std::string& directory, const std::string& base) {
+  const auto loaded = train::load_model(directory, base);
   const std::string expected = directory + "/expected.safetensors";
   for (model::Parameter& parameter : loaded.model->parameters()) {
     parameter.leaf.set_requires_grad(parameter.is_trainable);
@@ -100,6 +99,31 @@ TEST_CASE("embeddings and gradients are PEFT's") {
   CHECK(std::sqrt(error / total) < 5e-6);
 }
 
+}  // namespace
+
+TEST_CASE("embeddings and gradients are PEFT's") {
+  const std::string name = GENERATE("default", "all_linear_rslora", "dora", "lora_bias_regex", "modules_to_save",
+                                    "bias_all", "pooler", "embedding");
+  INFO(name);
+  check_golden(test::golden_path("peft/" + name), test::golden_path("tiny_bert"));
+}
+
+TEST_CASE("on a base that bitsandbytes quantized, weights, embeddings and gradients are PEFT's") {
+  const std::string adapter = test::golden_path("qlora/adapter");
+  const std::string base = test::golden_path("qlora/base");
+  check_golden(adapter, base);
+  const auto loaded = train::load_model(adapter, base);
+  size_t compared = 0;
+  const auto golden = io::SafetensorsFile::open(adapter + "/expected.safetensors");
+  for (const model::Parameter& parameter : loaded.model->parameters()) {
+    if (golden.find("weights/" + parameter.name) != nullptr) {
+      INFO(parameter.name);
+      CHECK(at::equal(parameter.leaf, test::read_tensor(golden.path(), "weights/" + parameter.name)));
+      ++compared;
+    }
+  }
+  CHECK(compared == 12);
+}
 TEST_CASE("packed and padded texts have the same dropout of an adapter, which changes the vectors") {
   const std::string name = GENERATE("default", "dora");
   const auto loaded = train::load_model(test::golden_path("peft/" + name), test::golden_path("tiny_bert"));

@@ -1,0 +1,29 @@
+#include "saved_recipe.h"
+
+#include <filesystem>
+
+#include "checkpoint/manifest.h"
+#include "recipe/recipe.h"
+
+namespace stft::app {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> saved_recipe(const std::string& model) {
+  const fs::path directory = fs::absolute(model).lexically_normal();
+  const fs::path parent = (directory.has_filename() ? directory : directory.parent_path()).parent_path();
+  for (const fs::path& folder : {directory, parent}) {
+    const fs::path path = folder / checkpoint::kRecipeFile;
+    if (fs::exists(path)) {
+      return path.string();
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<peft::QuantizationConfig> saved_quantization(const std::string& model) {
+  const auto path = saved_recipe(model);
+  return path ? recipe::quantization_of(*path) : std::nullopt;
+}
+
+}  // namespace stft::app
