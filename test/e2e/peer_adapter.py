@@ -3,9 +3,10 @@
 embeddings that stft gives. Exit 0 when all of it agrees, 1 when something does not. Used by peer_adapter_test.
 
 usage: test/e2e/peer_adapter.py ADAPTER MERGED --texts FILE --adapter-embeddings A.npy --merged-embeddings M.npy
-                                [--checkpoint DIR]
+                                [--checkpoint DIR] [--quantized-embeddings Q.npy]
 
-DIR: a SHARDED checkpoint of the same adapter, which torch.distributed.checkpoint must load into a model with one.
+Q: of the adapter on its base quantized by bitsandbytes (NF4 in blocks of 64, one quantization). DIR: a SHARDED
+checkpoint of the same adapter, which torch.distributed.checkpoint must load into a model with one.
 """
 import argparse
 import os
@@ -55,6 +56,25 @@ def check_checkpoint(directory, adapter):
     return faults if state else ["the model has no adapter"]
 
 
+def on_quantized_base(adapter):
+    """The adapter's model with each linear of the base as bitsandbytes reads back what it quantized. A weight is given
+    to it as one row: its AVX-512 code reads others wrongly when their columns are no multiple of the block size."""
+    import bitsandbytes.functional as bnb
+    import peft
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(peft.PeftConfig.from_pretrained(adapter).base_model_name_or_path, device="cpu")
+    with torch.no_grad():
+        for module in model[0].model.modules():
+            if isinstance(module, torch.nn.Linear):
+                weight = module.weight.data
+                packed, state = bnb.quantize_4bit(weight.reshape(1, -1), blocksize=64, quant_type="nf4")
+                module.weight.copy_(bnb.dequantize_4bit(packed, state).reshape(weight.shape))
+    peft.PeftModel.from_pretrained(model[0].model, adapter)
+    return model.eval()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("adapter")
@@ -63,6 +83,7 @@ def main():
     parser.add_argument("--adapter-embeddings", required=True)
     parser.add_argument("--merged-embeddings", required=True)
     parser.add_argument("--checkpoint")
+    parser.add_argument("--quantized-embeddings")
     arguments = parser.parse_args()
     import numpy
     import peft
@@ -71,9 +92,12 @@ def main():
     with open(arguments.texts, encoding="utf-8") as file:
         texts = file.read().splitlines()
     faults = []
-    for path, ours in ((arguments.adapter, arguments.adapter_embeddings),
-                       (arguments.merged, arguments.merged_embeddings)):
-        found = load(path).encode(texts, show_progress_bar=False)
+    cases = [(arguments.adapter, load, arguments.adapter_embeddings),
+             (arguments.merged, load, arguments.merged_embeddings)]
+    if arguments.quantized_embeddings:
+        cases.append((arguments.adapter, on_quantized_base, arguments.quantized_embeddings))
+    for path, loader, ours in cases:
+        found = loader(path).encode(texts, show_progress_bar=False)
         difference = float(numpy.abs(found - numpy.load(ours)).max())
         print(f"peer_adapter: {path}: largest difference {difference:.3g}", file=sys.stderr)
         if not difference <= TOLERANCE:

@@ -9,48 +9,101 @@
 
 namespace stft::test {
 
-TEST_CASE("Python gives our embeddings of final/ and of the merged model", "[peer]") {
+namespace {
+
+// A run of 2 ranks with a SHARDED checkpoint, and what Python finds in it. `more`: settings.
+class AdapterRun {
+ public:
+  explicit AdapterRun(std::vector<std::string> more) {
+    more.insert(more.end(), {"train.learning_rate=1e-2", "checkpoint.load_best_model_at_end=false",
+                             "checkpoint.state_dict_type=SHARDED_STATE_DICT"});
+    train({run(), 2, more});
+    merge("merged", {});
+    encode(run() + "/final", "final");
+    encode(directory_.path("merged"), "merged");
+  }
+
+  std::string run() const { return directory_.path("run"); }
+
+  void merge(const std::string& name, const std::vector<std::string>& options) const {
+    std::vector<std::string> arguments = {"export", run() + "/final", "--out", directory_.path(name), "--merge-lora"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    succeed(arguments);
+  }
+
+  // The file of a model's embeddings.
+  std::string encode(const std::string& model, const std::string& name) const {
+    const std::string file = directory_.path(name + ".npy");
+    succeed({"encode", model, "--input", texts(), "--output", file});
+    return file;
+  }
+
+  std::string directory(const std::string& name) const { return directory_.path(name); }
+
+  void check_in_python(const std::string& python, const std::vector<std::string>& options) const {
+    Command command;
+    command.program = python;
+    command.arguments = {source_path("test/e2e/peer_adapter.py"),
+                         run() + "/final",
+                         directory("merged"),
+                         "--texts",
+                         texts(),
+                         "--adapter-embeddings",
+                         directory("final.npy"),
+                         "--merged-embeddings",
+                         directory("merged.npy")};
+    command.arguments.insert(command.arguments.end(), options.begin(), options.end());
+    const Outcome outcome = run_stft(command, 180);
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 0);
+  }
+
+ private:
+  static std::string texts() { return source_path("test/golden/data/sentences.txt"); }
+
+  TemporaryDirectory directory_;
+};
+
+std::string peer_python() {
   const char* python = std::getenv("STFT_PEER_PYTHON");
   if (python == nullptr || *python == '\0') {
     WARN("STFT_PEER_PYTHON is not set, so Python was not asked");
+    return {};
+  }
+  return python;
+}
+
+}  // namespace
+
+TEST_CASE("Python gives our embeddings of final/ and of the merged model", "[peer]") {
+  const std::string python = peer_python();
+  if (python.empty()) {
     return;
   }
-  const std::string texts = source_path("test/golden/data/sentences.txt");
   for (const char* adapter : {"{r: 4, lora_alpha: 8, target_modules: all-linear, use_rslora: true}",
                               "{r: 4, target_modules: [query, output.dense], use_dora: true, bias: all}",
                               "{r: 2, lora_alpha: 4, target_modules: [value], lora_bias: true, "
                               "modules_to_save: [intermediate]}",
                               "{r: 2, target_modules: [word_embeddings, query]}"}) {
     CAPTURE(adapter);
-    const TemporaryDirectory directory;
-    const std::string run = directory.path("run");
-    train({run,
-           2,
-           {std::string("adapter=") + adapter, "train.learning_rate=1e-2", "checkpoint.load_best_model_at_end=false",
-            "checkpoint.state_dict_type=SHARDED_STATE_DICT"}});
-    succeed({"export", run + "/final", "--out", directory.path("merged"), "--merge-lora"});
-    for (const char* name : {"final", "merged"}) {
-      const std::string model = std::string(name) == "final" ? run + "/final" : directory.path("merged");
-      succeed({"encode", model, "--input", texts, "--output", directory.path(std::string(name) + ".npy")});
-    }
-    Command command;
-    command.program = python;
-    command.arguments = {source_path("test/e2e/peer_adapter.py"),
-                         run + "/final",
-                         directory.path("merged"),
-                         "--texts",
-                         texts,
-                         "--adapter-embeddings",
-                         directory.path("final.npy"),
-                         "--merged-embeddings",
-                         directory.path("merged.npy")};
-    if (std::string(adapter).find("r: 4, lora_alpha: 8") != std::string::npos) {
-      command.arguments.insert(command.arguments.end(), {"--checkpoint", run + "/checkpoint-30"});
-    }
-    const Outcome outcome = run_stft(command, 180);
-    INFO(outcome.err);
-    CHECK(outcome.exit_code == 0);
+    const AdapterRun run({std::string("adapter=") + adapter});
+    const bool is_plain = std::string(adapter).find("r: 4, lora_alpha: 8") != std::string::npos;
+    run.check_in_python(python, is_plain ? std::vector<std::string>{"--checkpoint", run.run() + "/checkpoint-30"}
+                                         : std::vector<std::string>{});
   }
+}
+
+TEST_CASE("a QLoRA adapter gives the same embeddings in Python, on either base", "[peer]") {
+  const std::string python = peer_python();
+  if (python.empty()) {
+    return;
+  }
+  const AdapterRun run({"adapter={type: qlora, r: 4, lora_alpha: 8, target_modules: all-linear}",
+                        "quantization={bnb_4bit_quant_type: nf4, bnb_4bit_use_double_quant: false, "
+                        "bnb_4bit_compute_dtype: fp32}"});
+  run.merge("dequantized", {"--base", "dequantized"});
+  const std::string quantized = run.encode(run.directory("dequantized"), "dequantized");
+  run.check_in_python(python, {"--checkpoint", run.run() + "/checkpoint-30", "--quantized-embeddings", quantized});
 }
 
 }  // namespace stft::test

@@ -19,6 +19,8 @@ parser.add_argument("--threads", type=int, required=True)
 parser.add_argument("--learning-rate", type=float, required=True)
 parser.add_argument("--scale", type=float, required=True)
 parser.add_argument("--fsdp", type=int, choices=(1, 2), help="the version; unset: DDP, or one process")
+parser.add_argument("--adapter", help="a PEFT adapter's directory: train that on a frozen model")
+parser.add_argument("--quantized", action="store_true", help="the frozen model in NF4, computing in float32")
 parser.add_argument("--collectives", default="", help="write here what the second step issues on rank 0")
 options = parser.parse_args()
 
@@ -116,8 +118,17 @@ def let_fsdp_run_on_cpus():
     FullyShardedDataParallel.__init__ = on_cpu
 
 
-model = SentenceTransformer(options.model, device="cpu", config_kwargs={
+loading = {}
+if options.quantized:
+    from transformers import BitsAndBytesConfig
+    loading = {"quantization_config": BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=False,
+        bnb_4bit_compute_dtype=torch.float32)}
+model = SentenceTransformer(options.model, device="cpu", model_kwargs=loading, config_kwargs={
     "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
+if options.adapter:
+    from peft import PeftModel
+    PeftModel.from_pretrained(model[0].model, options.adapter, is_trainable=True)  # wraps the linears in place
 model.max_seq_length = options.max_length
 with open(options.pairs, encoding="utf-8") as file:
     rows = [json.loads(line) for _, line in zip(range(options.rows), file)]

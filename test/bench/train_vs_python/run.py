@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the same model on the same pairs with stft and with sentence-transformers, in turns, and compares.
 
-usage: test/bench/train_vs_python/run.py --python PATH [--repeats 3] [--steps 30] [--cases single ddp fsdp1]
+usage: test/bench/train_vs_python/run.py --python PATH [--repeats 3] [--steps 30] [--cases single ddp fsdp1 lora qlora]
 
 README.md beside this file says what is measured and how. Needs build/release/stft, data/wordnet (from
 scripts/prepare_wordnet.py) and, as PATH, a Python that has sentence-transformers and accelerate.
@@ -36,6 +36,7 @@ class Case(NamedTuple):
     threads: int  # of one rank
     strategy: str  # stft's sharding.strategy
     peer: str  # how the peer's row is called
+    adapter: str = ""  # lora or qlora: a start adapter on a frozen model
 
 
 CASES = {
@@ -44,7 +45,11 @@ CASES = {
     "fsdp1": Case("fsdp1", 2, 1, "full_shard",
                   "trainer under torchrun, FSDP1 patched to run on CPUs: accelerate's distributed_type set to "
                   "MULTI_GPU, FSDP's device_id to cpu, sync_module_states to false; saves nothing"),
+    "lora": Case("lora", 1, 2, "no_shard", "trainer with peft, 1 process", "lora"),
+    "qlora": Case("qlora", 1, 2, "no_shard", "trainer with peft and bitsandbytes, 1 process", "qlora"),
 }
+QUANTIZATION = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": False, "bnb_4bit_compute_dtype": "fp32",
+                "blocksize": 64}
 METRICS = {  # name: (title, unit, is stft better when the peer's value is larger)
     "samples_per_s": ("samples/s", "", False),
     "peak_rss_mib": ("peak RSS of all processes", " MiB", True),
@@ -89,6 +94,10 @@ def write_recipe(options, case, folder):
         "checkpoint": {"save_strategy": "no"},
         "launch": {"nproc": case.ranks, "threads_per_rank": case.threads},
     }
+    if case.adapter:
+        recipe["adapter"] = {"type": case.adapter, "path": str(options.adapter)}
+    if case.adapter == "qlora":
+        recipe["quantization"] = QUANTIZATION
     path = folder / "recipe.yaml"
     path.write_text(json.dumps(recipe, indent=1), encoding="ascii")
     return path
@@ -111,6 +120,8 @@ def peer_command(options, case, folder):
                 "--out", str(folder / "out"), "--rows", str(rows_needed(options, case)), "--steps", str(options.steps),
                 "--batch", str(options.batch), "--max-length", str(MAX_LENGTH), "--threads", str(case.threads),
                 "--learning-rate", str(LEARNING_RATE), "--scale", str(SCALE)]
+    if case.adapter:
+        command += ["--adapter", str(options.adapter)] + (["--quantized"] if case.adapter == "qlora" else [])
     return command + (["--fsdp", "1"] if case.name == "fsdp1" else []), log
 
 
@@ -284,7 +295,7 @@ def print_table(rows):
 
 def peer_versions(python):
     script = ("import json, importlib.metadata as m; print(json.dumps({p: m.version(p) for p in "
-              "('torch', 'sentence-transformers', 'transformers', 'accelerate')}))")
+              "('torch', 'sentence-transformers', 'transformers', 'accelerate', 'peft', 'bitsandbytes')}))")
     return json.loads(subprocess.run([python, "-c", script], check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
@@ -299,6 +310,10 @@ def main():
     rows, runs = [], []
     work = Path(tempfile.mkdtemp(prefix="stft-bench-"))
     try:
+        if any(CASES[name].adapter for name in options.cases):
+            options.adapter = work / "adapter"
+            subprocess.run([options.python, str(PEER_SCRIPT.parent / "make_adapter.py"), options.model,
+                            str(options.adapter)], check=True)
         for case in (CASES[name] for name in options.cases):
             if available < rows_needed(options, case):
                 sys.exit(f"run.py: {options.pairs} has {available} rows, too few for case {case.name}")
