@@ -30,7 +30,7 @@ LocatedModel locate(const ExportOptions& options) {
 }
 
 // The quantization of the base that the adapter was trained on, when the merge is to know of it.
-std::optional<peft::QuantizationConfig> quantization_of(const ExportOptions& options, const LocatedModel& located) {
+std::optional<quant::QuantizationConfig> quantization_of(const ExportOptions& options, const LocatedModel& located) {
   if (!options.merges_lora) {
     if (options.base) {
       throw UserError("--base: is for --merge-lora");
@@ -46,7 +46,7 @@ std::optional<peft::QuantizationConfig> quantization_of(const ExportOptions& opt
 }
 
 void tell_about_merge(const ExportOptions& options, const LocatedModel& located,
-                      const peft::QuantizationConfig& quantization) {
+                      const quant::QuantizationConfig& quantization) {
   const bool is_dequantized = options.base == MergeBase::kDequantized;
   log::info(fmt::format("the adapter is merged into the {} base {}",
                         is_dequantized ? "de-quantized" : "original, un-quantized", located.base));

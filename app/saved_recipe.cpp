@@ -21,7 +21,7 @@ std::optional<std::string> saved_recipe(const std::string& model) {
   return std::nullopt;
 }
 
-std::optional<peft::QuantizationConfig> saved_quantization(const std::string& model) {
+std::optional<quant::QuantizationConfig> saved_quantization(const std::string& model) {
   const auto path = saved_recipe(model);
   return path ? recipe::quantization_of(*path) : std::nullopt;
 }

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "peft/peft_config.h"
+#include "quant/quant_config.h"
 
 namespace stft::app {
 
@@ -12,6 +12,6 @@ namespace stft::app {
 std::optional<std::string> saved_recipe(const std::string& model);
 
 // How the base was quantized that an adapter was trained on; none when it was not, or no recipe lies there.
-std::optional<peft::QuantizationConfig> saved_quantization(const std::string& model);
+std::optional<quant::QuantizationConfig> saved_quantization(const std::string& model);
 
 }  // namespace stft::app

@@ -8,18 +8,18 @@
 #include "checkpoint/pretrained.h"
 #include "io/safetensors.h"
 #include "model/sentence_model.h"
-#include "peft/peft_config.h"
+#include "quant/quant_config.h"
 
 namespace stft::checkpoint {
 
 // fp32 `weight` of a file whose tensor has type `dtype`, which the result is rounded to; QuantizedBase gives the same
 // values. `name` is for messages. UserError for a value that is not finite.
-at::Tensor through_four_bit(const at::Tensor& weight, const peft::QuantizationConfig& config, io::Dtype dtype,
+at::Tensor through_four_bit(const at::Tensor& weight, const quant::QuantizationConfig& config, io::Dtype dtype,
                             const std::string& name);
 
 // The same for the leaves, whole and in fp32, of every weight that QuantizedBase would pack. Those that are stored in 4
 // bits are what they stand for already.
 void dequantize_leaves(model::SentenceModel& model, const PretrainedWeights& weights,
-                       const peft::QuantizationConfig& config);
+                       const quant::QuantizationConfig& config);
 
 }  // namespace stft::checkpoint

@@ -8,7 +8,7 @@
 #include "checkpoint/pretrained.h"
 #include "dist/process_group.h"
 #include "model/sentence_model.h"
-#include "peft/peft_config.h"
+#include "quant/quant_config.h"
 #include "shard/shard_engine.h"
 
 namespace stft::checkpoint {
@@ -34,7 +34,7 @@ struct ExportOptions {
   std::string base = {};     // the base model of an adapter; empty: where its configuration says
   bool merges_lora = false;  // the adapter into its base
   // Set: into the base as it is computed with when it is quantized so, not into the base itself.
-  std::optional<peft::QuantizationConfig> dequantized_base = std::nullopt;
+  std::optional<quant::QuantizationConfig> dequantized_base = std::nullopt;
 };
 
 // The same from files alone, on one process: a checkpoint of stft (FULL or SHARDED), a model directory, or an

@@ -9,18 +9,18 @@
 #include <vector>
 
 #include "base/error.h"
-#include "peft/packed_rows.h"
+#include "quant/packed_rows.h"
 
 namespace stft::checkpoint {
 namespace {
 
 constexpr std::string_view kStateInfix = ".quant_state.bitsandbytes__";
 
-peft::TensorReader reader_of(const TensorSource& tensors) {
+quant::TensorReader reader_of(const TensorSource& tensors) {
   return {tensors.path(),
-          [&tensors](const std::string& key) -> std::optional<peft::StoredShape> {
+          [&tensors](const std::string& key) -> std::optional<quant::StoredShape> {
             const auto found = tensors.find(key);
-            return found ? std::optional(peft::StoredShape{found->dtype, found->shape}) : std::nullopt;
+            return found ? std::optional(quant::StoredShape{found->dtype, found->shape}) : std::nullopt;
           },
           [&tensors](const std::string& key) { return tensors.read(key); }};
 }
@@ -31,8 +31,8 @@ void write_elements(const std::vector<float>& values, io::Dtype dtype, std::byte
     if (dtype == io::Dtype::kF32) {
       std::memcpy(to + 4 * i, &values[i], 4);
     } else {
-      const uint16_t bits = dtype == io::Dtype::kBF16 ? peft::from_float<peft::Bf16>(values[i]).bits
-                                                      : peft::from_float<peft::Fp16>(values[i]).bits;
+      const uint16_t bits = dtype == io::Dtype::kBF16 ? quant::from_float<quant::Bf16>(values[i]).bits
+                                                      : quant::from_float<quant::Fp16>(values[i]).bits;
       std::memcpy(to + 2 * i, &bits, 2);
     }
   }
@@ -47,11 +47,11 @@ class FourBitSource final : public TensorSource {
       keys.insert(key);
       if (const size_t at = key.find(kStateInfix); at != std::string::npos) {
         const std::string weight = key.substr(0, at);
-        weights_.emplace(weight, StoredFourBit{peft::read_four_bit(reader, weight), tensors_.get()});
+        weights_.emplace(weight, StoredFourBit{quant::read_four_bit(reader, weight), tensors_.get()});
       }
     }
     for (const auto& [key, stored] : weights_) {
-      for (const io::TensorSpec& spec : peft::four_bit_specs(stored.weight)) {
+      for (const io::TensorSpec& spec : quant::four_bit_specs(stored.weight)) {
         keys.erase(spec.name);
       }
       keys.insert(key);
@@ -76,7 +76,7 @@ class FourBitSource final : public TensorSource {
       tensors_->read_rows(key, first_row, rows, destination);
       return;
     }
-    const peft::FourBitWeight& weight = found->second.weight;
+    const quant::FourBitWeight& weight = found->second.weight;
     const int64_t width = weight.shape.front() == 0 ? 0 : weight.elements() / weight.shape.front();
     read_elements(found->second, {first_row * width, rows * width}, destination);
   }
@@ -92,14 +92,14 @@ class FourBitSource final : public TensorSource {
  private:
   // Elements [range.first, range.first + range.count) of the flattened weight; a group of blocks at a time.
   static void read_elements(const StoredFourBit& stored, RowRange range, std::span<std::byte> destination) {
-    const peft::PackedRows form = peft::packed_rows_of(stored.weight);
+    const quant::PackedRows form = quant::packed_rows_of(stored.weight);
     const int64_t width = form.row_elements();
     const int64_t size = io::dtype_bits(stored.weight.dtype) / 8;
     std::vector<uint8_t> row(static_cast<size_t>(form.row_bytes()));
     for (int64_t index = range.first / width; index * width < range.first + range.count; ++index) {
       stored.read_row(index, row);
       std::vector<float> values(static_cast<size_t>(form.elements_of(index)));
-      peft::unpack_row<float>(form, row, values);
+      quant::unpack_row<float>(form, row, values);
       const int64_t begin = std::max(range.first - index * width, int64_t{0});
       const int64_t end = std::min(range.first + range.count - index * width, std::ssize(values));
       write_elements({values.begin() + begin, values.begin() + end}, stored.weight.dtype,
@@ -115,15 +115,15 @@ class FourBitSource final : public TensorSource {
 }  // namespace
 
 void StoredFourBit::read_row(int64_t index, std::span<uint8_t> row) const {
-  const int64_t first = index * peft::kGroupBlocks;
-  const int64_t count = std::min(peft::kGroupBlocks, weight.blocks() - first);
-  const auto codes = peft::packed_rows(weight, first, count);
+  const int64_t first = index * quant::kGroupBlocks;
+  const int64_t count = std::min(quant::kGroupBlocks, weight.blocks() - first);
+  const auto codes = quant::packed_rows(weight, first, count);
   std::vector<std::byte> packed(static_cast<size_t>(codes.count * io::dtype_bits(weight.storage) / 8));
   tensors->read_rows(weight.key, codes.first, codes.count, packed);
   std::vector<std::byte> absmax(static_cast<size_t>(weight.nested ? count : 4 * count));
   tensors->read_rows(weight.key + ".absmax", first, count, absmax);
-  peft::read_absmax(weight, first, absmax, tensors->path());  // refuses what is not finite
-  peft::copy_row(weight, index, packed, absmax, row);
+  quant::read_absmax(weight, first, absmax, tensors->path());  // refuses what is not finite
+  quant::copy_row(weight, index, packed, absmax, row);
 }
 
 std::unique_ptr<TensorSource> with_whole_weights(std::unique_ptr<TensorSource> tensors) {

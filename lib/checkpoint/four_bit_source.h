@@ -7,15 +7,15 @@
 #include <string>
 
 #include "checkpoint/tensor_source.h"
-#include "peft/bnb_weight.h"
+#include "quant/bnb_weight.h"
 
 namespace stft::checkpoint {
 
 struct StoredFourBit {
-  peft::FourBitWeight weight;
+  quant::FourBitWeight weight;
   const TensorSource* tensors = nullptr;  // of its parts; borrowed
 
-  // Row `index` of peft::packed_rows_of(weight). UserError for an absmax that is not finite.
+  // Row `index` of quant::packed_rows_of(weight). UserError for an absmax that is not finite.
   void read_row(int64_t index, std::span<uint8_t> row) const;
 };
 

@@ -178,7 +178,7 @@ class Merger {
   const Base& base_;
   const AdapterFiles& adapter_;
   WeightPrecision precision_;
-  std::optional<peft::QuantizationConfig> dequantized_base_;
+  std::optional<quant::QuantizationConfig> dequantized_base_;
   std::string prefix_;
   std::map<std::string, const peft::StoredModule*> weights_, biases_;
   std::map<std::string, std::string> replaced_;

@@ -14,7 +14,7 @@
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/published_names.h"
-#include "peft/bnb_config.h"
+#include "quant/bnb_config.h"
 
 namespace stft::checkpoint {
 namespace {
@@ -121,7 +121,7 @@ PretrainedWeights PretrainedWeights::open(const model::SentenceModel& model) {
   const model::ModelSpec& spec = model.spec();
   result.spec_ = &spec;
   result.table_ = &model.parameters();
-  peft::read_quantization_config(spec.config, (std::filesystem::path(spec.base) / "config.json").string());
+  quant::read_quantization_config(spec.config, (std::filesystem::path(spec.base) / "config.json").string());
   result.tensors_ = open_sources(spec);
   auto& of_encoder = result.tensors_.at(0);
   std::set<std::string> names;

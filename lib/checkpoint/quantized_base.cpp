@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "peft/nf4_double.h"
+#include "quant/nf4_double.h"
 #include "shard/shard_layout.h"
 
 namespace stft::checkpoint {
@@ -43,7 +43,7 @@ at::Tensor read_stretch(const shard::RowSource& base, const model::Parameter& pa
 // Calls `use` with the fp32 elements of rows [first, first + count) of a packed weight, some rows at a time:
 // use(first row, values).
 template <typename Use>
-void for_stretches(const shard::RowSource& base, const model::Parameter& parameter, const peft::PackedRows& form,
+void for_stretches(const shard::RowSource& base, const model::Parameter& parameter, const quant::PackedRows& form,
                    RowRange rows, Use&& use) {
   const int64_t step = std::max<int64_t>(1, kStretchElements / form.row_elements());
   const int64_t end = rows.first + rows.count;
@@ -55,11 +55,11 @@ void for_stretches(const shard::RowSource& base, const model::Parameter& paramet
 }
 
 [[noreturn]] void refuse(const model::Parameter& parameter, int64_t first_element, std::span<const float> part) {
-  peft::refuse_not_finite<float>(parameter.name, parameter.shape, first_element, part);
+  quant::refuse_not_finite<float>(parameter.name, parameter.shape, first_element, part);
 }
 
 // The rows of `values`, which begin with row `first`.
-void pack(const model::Parameter& parameter, const peft::PackedRows& form, float offset, int64_t first,
+void pack(const model::Parameter& parameter, const quant::PackedRows& form, float offset, int64_t first,
           std::span<const float> values, std::span<uint8_t> to) {
   const int64_t width = form.row_elements();
   const int64_t rows = (static_cast<int64_t>(values.size()) + width - 1) / width;
@@ -69,7 +69,7 @@ void pack(const model::Parameter& parameter, const peft::PackedRows& form, float
           values.subspan(static_cast<size_t>(row * width), static_cast<size_t>(form.elements_of(first + row)));
       const auto row_to =
           to.subspan(static_cast<size_t>(row * form.row_bytes()), static_cast<size_t>(form.row_bytes()));
-      if (peft::pack_row(form, part, offset, row_to)) {
+      if (quant::pack_row(form, part, offset, row_to)) {
         refuse(parameter, (first + row) * width, part);
       }
     }
@@ -77,15 +77,15 @@ void pack(const model::Parameter& parameter, const peft::PackedRows& form, float
 }
 
 template <class T>
-void unpack_rows(const peft::PackedRows& form, const at::Tensor& rows, const at::Tensor& to) {
+void unpack_rows(const quant::PackedRows& form, const at::Tensor& rows, const at::Tensor& to) {
   const int64_t width = form.row_elements();
   auto* elements = static_cast<T*>(to.mutable_data_ptr());
   const auto* from = rows.const_data_ptr<uint8_t>();
   at::parallel_for(0, rows.size(0), 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t count = std::min(width, to.numel() - row * width);
-      peft::unpack_row<T>(form, {from + row * form.row_bytes(), static_cast<size_t>(form.row_bytes())},
-                          {elements + row * width, static_cast<size_t>(count)});
+      quant::unpack_row<T>(form, {from + row * form.row_bytes(), static_cast<size_t>(form.row_bytes())},
+                           {elements + row * width, static_cast<size_t>(count)});
     }
   });
 }
@@ -98,12 +98,12 @@ io::Dtype dtype_before(const ParameterSource& source) {
 }  // namespace
 
 QuantizedBase::QuantizedBase(model::SentenceModel& model, const PretrainedWeights& weights,
-                             const peft::QuantizationConfig& config, dist::ProcessGroup& world) {
+                             const quant::QuantizationConfig& config, dist::ProcessGroup& world) {
   std::map<const model::Parameter*, size_t> index;
   for (size_t i = 0; i < weights.sources().size(); ++i) {
     index[&model.parameters()[i]] = i;
   }
-  const peft::FourBitFormat format{config.bnb_4bit_quant_type, config.blocksize};
+  const quant::FourBitFormat format{config.bnb_4bit_quant_type, config.blocksize};
   for (const model::Projection& projection : model.projections()) {
     const model::Parameter* parameter = projection.weight;
     if (projection.is_table || parameter->is_trainable || parameter->module != 0) {
@@ -113,9 +113,9 @@ QuantizedBase::QuantizedBase(model::SentenceModel& model, const PretrainedWeight
     const ParameterSource& source = weights.sources()[place];
     Weight weight;
     weight.stored = weights.source_of(0)->four_bit(source.key);
-    weight.form = weight.stored != nullptr ? peft::packed_rows_of(weight.stored->weight)
-                                           : peft::packed_rows_of(format, parameter->numel(), dtype_before(source),
-                                                                  config.bnb_4bit_use_double_quant);
+    weight.form = weight.stored != nullptr ? quant::packed_rows_of(weight.stored->weight)
+                                           : quant::packed_rows_of(format, parameter->numel(), dtype_before(source),
+                                                                   config.bnb_4bit_use_double_quant);
     weights_[parameter] = std::move(weight);
     model.parameters()[place].stored_dtype = at::kByte;
   }
@@ -134,7 +134,7 @@ void QuantizedBase::survey(model::SentenceModel& model, const shard::RowSource& 
       surveyed.emplace_back(&parameter, &found->second);
     }
   }
-  constexpr auto kDigits = static_cast<int64_t>(std::tuple_size_v<peft::AbsmaxSum::Digits>);
+  constexpr auto kDigits = static_cast<int64_t>(std::tuple_size_v<quant::AbsmaxSum::Digits>);
   const auto count = static_cast<int64_t>(surveyed.size());
   auto sums = at::zeros({count, kDigits}, at::kLong);
   std::vector<std::vector<float>> absmax(surveyed.size());  // of this rank's share
@@ -146,26 +146,26 @@ void QuantizedBase::survey(model::SentenceModel& model, const shard::RowSource& 
                   [&, &parameter = parameter, &weight = weight](int64_t row, const at::Tensor& stretch) {
                     const auto values = floats(stretch);
                     const auto elements = static_cast<int64_t>(values.size());
-                    std::vector<uint8_t> codes(static_cast<size_t>(peft::packed_size(elements)));
-                    std::vector<float> largest(static_cast<size_t>(peft::block_count(elements, blocksize)));
-                    if (peft::quantize_4bit<float>(weight->form.format, values, {codes, largest})) {
+                    std::vector<uint8_t> codes(static_cast<size_t>(quant::packed_size(elements)));
+                    std::vector<float> largest(static_cast<size_t>(quant::block_count(elements, blocksize)));
+                    if (quant::quantize_4bit<float>(weight->form.format, values, {codes, largest})) {
                       refuse(*parameter, row * weight->form.row_elements(), values);
                     }
                     absmax[i].insert(absmax[i].end(), largest.begin(), largest.end());
                   });
-    peft::AbsmaxSum sum;
+    quant::AbsmaxSum sum;
     sum.add(absmax[i]);
     std::copy(sum.digits().begin(), sum.digits().end(), sums[static_cast<int64_t>(i)].data_ptr<int64_t>());
   }
   world.all_reduce_sum(sums).wait();
   auto spoiled = at::zeros({count}, at::kLong);
   for (size_t i = 0; i < surveyed.size(); ++i) {
-    peft::AbsmaxSum::Digits digits;
+    quant::AbsmaxSum::Digits digits;
     const auto* row = sums[static_cast<int64_t>(i)].const_data_ptr<int64_t>();
     std::copy(row, row + kDigits, digits.begin());
     Weight& weight = *surveyed[i].second;
-    weight.offset = peft::AbsmaxSum(digits).mean();
-    spoiled.data_ptr<int64_t>()[i] = peft::nested_range(absmax[i], weight.offset) > peft::kMaxNestedRange ? 1 : 0;
+    weight.offset = quant::AbsmaxSum(digits).mean();
+    spoiled.data_ptr<int64_t>()[i] = quant::nested_range(absmax[i], weight.offset) > quant::kMaxNestedRange ? 1 : 0;
   }
   world.all_reduce_sum(spoiled).wait();
   for (size_t i = 0; i < surveyed.size(); ++i) {
@@ -180,11 +180,11 @@ shard::PackedForms QuantizedBase::forms(at::ScalarType compute) const {
   STFT_CHECK(compute == at::kFloat || compute == at::kBFloat16, "computed with in fp32 or bf16");
   shard::PackedForms forms;
   for (const auto& [parameter, weight] : weights_) {
-    const peft::PackedRows& form = weight.form;
+    const quant::PackedRows& form = weight.form;
     forms[parameter] = {form.rows(), form.row_bytes(), form.row_elements(),
                         [form, compute](const at::Tensor& rows, const at::Tensor& to) {
                           compute == at::kFloat ? unpack_rows<float>(form, rows, to)
-                                                : unpack_rows<peft::Bf16>(form, rows, to);
+                                                : unpack_rows<quant::Bf16>(form, rows, to);
                         }};
   }
   return forms;

@@ -12,8 +12,8 @@
 #include "checkpoint/pretrained.h"
 #include "dist/process_group.h"
 #include "model/sentence_model.h"
-#include "peft/packed_rows.h"
-#include "peft/peft_config.h"
+#include "quant/packed_rows.h"
+#include "quant/quant_config.h"
 #include "shard/packed_form.h"
 #include "shard/shard_engine.h"
 
@@ -27,7 +27,7 @@ class QuantizedBase {
   // double quantization every rank reads its share of the weights to find the mean of their absmax. UserError for a
   // weight that is not finite. Weights that are stored in 4 bits stay as they are. The model's tables keep their
   // addresses.
-  QuantizedBase(model::SentenceModel& model, const PretrainedWeights& weights, const peft::QuantizationConfig& config,
+  QuantizedBase(model::SentenceModel& model, const PretrainedWeights& weights, const quant::QuantizationConfig& config,
                 dist::ProcessGroup& world);
 
   // For the engine, in `compute` (fp32 or bf16).
@@ -48,7 +48,7 @@ class QuantizedBase {
 
  private:
   struct Weight {
-    peft::PackedRows form;
+    quant::PackedRows form;
     float offset = 0;
     const StoredFourBit* stored = nullptr;  // null: quantized by us
   };

@@ -84,13 +84,13 @@ WeightPlan finish_plan(const model::SentenceModel& model, const PretrainedWeight
   return plan;
 }
 
-io::Dtype file_dtype(peft::WeightDtype dtype) {
+io::Dtype file_dtype(quant::WeightDtype dtype) {
   switch (dtype) {
-    case peft::WeightDtype::kFp32:
+    case quant::WeightDtype::kFp32:
       return io::Dtype::kF32;
-    case peft::WeightDtype::kBf16:
+    case quant::WeightDtype::kBf16:
       return io::Dtype::kBF16;
-    case peft::WeightDtype::kFp16:
+    case quant::WeightDtype::kFp16:
       return io::Dtype::kF16;
   }
   throw_internal("known dtype", "");

@@ -1,4 +1,4 @@
-// The recipe's `adapter:` and `quantization:` blocks. Names and defaults are PEFT's and bitsandbytes'.
+// The recipe's `adapter:` block. Names and defaults are PEFT's.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "quant/quant_config.h"
+
 namespace stft::peft {
 
 enum class AdapterType { kLora, kQlora };
 enum class LoraBias { kNone, kAll, kLoraOnly };
 enum class LoraInit { kTrue, kGaussian, kPissa };
-enum class WeightDtype { kFp32, kBf16, kFp16 };
-enum class QuantType { kNf4, kFp4 };
 
 struct AdapterConfig {
   AdapterType type = AdapterType::kLora;
@@ -33,15 +33,8 @@ struct AdapterConfig {
   bool lora_bias = false;
   LoraBias bias = LoraBias::kNone;
   LoraInit init_lora_weights = LoraInit::kTrue;
-  WeightDtype dtype = WeightDtype::kFp32;
+  quant::WeightDtype dtype = quant::WeightDtype::kFp32;
   std::optional<std::string> path;
-};
-
-struct QuantizationConfig {
-  QuantType bnb_4bit_quant_type = QuantType::kFp4;
-  bool bnb_4bit_use_double_quant = false;
-  WeightDtype bnb_4bit_compute_dtype = WeightDtype::kFp32;
-  int64_t blocksize = 64;
 };
 
 }  // namespace stft::peft

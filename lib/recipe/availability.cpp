@@ -146,7 +146,7 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
       {"adapter.init_lora_weights", r.adapter && r.adapter->init_lora_weights == peft::LoraInit::kPissa, "pissa"},
       {"model.causal", r.adapter && r.model.causal.has_value(), "causal with an adapter"},
       {"quantization.bnb_4bit_compute_dtype",
-       r.quantization && r.quantization->bnb_4bit_compute_dtype == peft::WeightDtype::kFp16, "fp16"},
+       r.quantization && r.quantization->bnb_4bit_compute_dtype == quant::WeightDtype::kFp16, "fp16"},
       {"data.train", r.data.train.size() > 1, "more than one data set"},
       {"checkpoint.adapter_only", !c.adapter_only, "adapter_only: false (adapters)"},
       {"checkpoint.async", c.is_async, "async saving"},

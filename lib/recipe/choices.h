@@ -48,10 +48,10 @@ inline constexpr Choice<peft::LoraBias> kLoraBiases[] = {
     {"none", peft::LoraBias::kNone}, {"all", peft::LoraBias::kAll}, {"lora_only", peft::LoraBias::kLoraOnly}};
 inline constexpr Choice<peft::LoraInit> kLoraInits[] = {
     {"true", peft::LoraInit::kTrue}, {"gaussian", peft::LoraInit::kGaussian}, {"pissa", peft::LoraInit::kPissa}};
-inline constexpr Choice<peft::WeightDtype> kWeightDtypes[] = {
-    {"fp32", peft::WeightDtype::kFp32}, {"bf16", peft::WeightDtype::kBf16}, {"fp16", peft::WeightDtype::kFp16}};
-inline constexpr Choice<peft::QuantType> kQuantTypes[] = {{"nf4", peft::QuantType::kNf4},
-                                                          {"fp4", peft::QuantType::kFp4}};
+inline constexpr Choice<quant::WeightDtype> kWeightDtypes[] = {
+    {"fp32", quant::WeightDtype::kFp32}, {"bf16", quant::WeightDtype::kBf16}, {"fp16", quant::WeightDtype::kFp16}};
+inline constexpr Choice<quant::QuantType> kQuantTypes[] = {{"nf4", quant::QuantType::kNf4},
+                                                           {"fp4", quant::QuantType::kFp4}};
 inline constexpr Choice<shard::Strategy> kStrategies[] = {{"full_shard", shard::Strategy::kFullShard},
                                                           {"shard_grad_op", shard::Strategy::kShardGradOp},
                                                           {"hybrid_shard", shard::Strategy::kHybridShard},

@@ -129,7 +129,7 @@ void dump_adapter(const peft::AdapterConfig& adapter, YamlWriter& out) {
   out.end();
 }
 
-void dump_quantization(const peft::QuantizationConfig& config, YamlWriter& out) {
+void dump_quantization(const quant::QuantizationConfig& config, YamlWriter& out) {
   out.begin("quantization");
   out.text("bnb_4bit_quant_type", name_of(kQuantTypes, config.bnb_4bit_quant_type));
   out.boolean("bnb_4bit_use_double_quant", config.bnb_4bit_use_double_quant);

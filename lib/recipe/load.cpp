@@ -52,7 +52,7 @@ Recipe load(const std::string& path, const std::vector<std::string>& overrides, 
   return recipe;
 }
 
-std::optional<peft::QuantizationConfig> quantization_of(const std::string& path) {
+std::optional<quant::QuantizationConfig> quantization_of(const std::string& path) {
   Diagnostics diagnostics(path);
   const YamlNode root = read_yaml_file(path, diagnostics);
   const Recipe recipe = read_recipe(root, diagnostics);

@@ -87,9 +87,9 @@ std::optional<peft::AdapterConfig> read_adapter(Reader& root) {
   return reader.is_absent() ? std::nullopt : std::optional(adapter);
 }
 
-std::optional<peft::QuantizationConfig> read_quantization(Reader& root) {
+std::optional<quant::QuantizationConfig> read_quantization(Reader& root) {
   Reader reader = root.map("quantization");
-  peft::QuantizationConfig config;
+  quant::QuantizationConfig config;
   config.bnb_4bit_quant_type = reader.choice("bnb_4bit_quant_type", kQuantTypes).value_or(config.bnb_4bit_quant_type);
   config.bnb_4bit_use_double_quant =
       reader.boolean("bnb_4bit_use_double_quant").value_or(config.bnb_4bit_use_double_quant);

@@ -63,7 +63,7 @@ struct Recipe {
   RunConfig run;
   model::ModelConfig model;
   std::optional<peft::AdapterConfig> adapter;
-  std::optional<peft::QuantizationConfig> quantization;
+  std::optional<quant::QuantizationConfig> quantization;
   shard::ShardConfig sharding;
   data::DataConfig data;
   loss::LossConfig loss;
@@ -89,7 +89,7 @@ Recipe load(const std::string& path, const std::vector<std::string>& overrides, 
 
 // The quantization of the base that the adapter of the recipe at `path` trains on; nothing when the recipe has none.
 // Nothing else of the recipe needs to be right here. UserError for a file that is no YAML.
-std::optional<peft::QuantizationConfig> quantization_of(const std::string& path);
+std::optional<quant::QuantizationConfig> quantization_of(const std::string& path);
 
 // With model.snapshot set, for a hub's model whose files are now there, and the checks of load() that had to wait for
 // them. Throws UserError like load.

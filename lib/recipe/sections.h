@@ -19,7 +19,7 @@ struct TrainBlock {
 RunConfig read_run(Reader& root);
 model::ModelConfig read_model(Reader& root);
 std::optional<peft::AdapterConfig> read_adapter(Reader& root);
-std::optional<peft::QuantizationConfig> read_quantization(Reader& root);
+std::optional<quant::QuantizationConfig> read_quantization(Reader& root);
 shard::ShardConfig read_sharding(Reader& root);
 loss::LossConfig read_loss(Reader& root);
 data::DataConfig read_data(Reader& root);

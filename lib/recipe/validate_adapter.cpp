@@ -21,7 +21,7 @@ void check_quantization(const Recipe& recipe, Diagnostics& diagnostics) {
   if (!is_qlora) {
     diagnostics.add("quantization", "is for adapter.type: qlora");
   }
-  const peft::QuantizationConfig& config = *recipe.quantization;
+  const quant::QuantizationConfig& config = *recipe.quantization;
   constexpr int64_t kSmallest = 32, kLargest = 4096;
   if (!std::has_single_bit(static_cast<uint64_t>(config.blocksize)) || config.blocksize < kSmallest ||
       config.blocksize > kLargest) {
@@ -31,7 +31,7 @@ void check_quantization(const Recipe& recipe, Diagnostics& diagnostics) {
   const auto compute =
       recipe.sharding.param_dtype.value_or(recipe.train.bf16 ? shard::ParamDtype::kBf16 : shard::ParamDtype::kFp32);
   const bool is_bf16 = compute == shard::ParamDtype::kBf16;
-  if (config.bnb_4bit_compute_dtype == (is_bf16 ? peft::WeightDtype::kFp32 : peft::WeightDtype::kBf16)) {
+  if (config.bnb_4bit_compute_dtype == (is_bf16 ? quant::WeightDtype::kFp32 : quant::WeightDtype::kBf16)) {
     diagnostics.add("quantization.bnb_4bit_compute_dtype",
                     is_bf16 ? "fp32 (also the default) contradicts train.bf16 or sharding.param_dtype: set bf16"
                             : "bf16 contradicts computing in fp32: set train.bf16: true, or fp32 here");

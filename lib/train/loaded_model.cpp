@@ -29,7 +29,7 @@ tokenizer::Tokenizer load_tokenizer(const std::string& directory, const std::str
 }
 
 LoadedModel load_model(const std::string& directory, const std::string& base,
-                       const peft::QuantizationConfig* quantization) {
+                       const quant::QuantizationConfig* quantization) {
   LoadedModel loaded;
   model::ModelSpec spec = model::read_model_spec(directory, base);
   loaded.tokenizer = std::make_unique<tokenizer::Tokenizer>(load_tokenizer(directory, base));

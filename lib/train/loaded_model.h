@@ -5,7 +5,7 @@
 #include <string>
 
 #include "model/sentence_model.h"
-#include "peft/peft_config.h"
+#include "quant/quant_config.h"
 #include "tokenizer/tokenizer.h"
 
 namespace stft::train {
@@ -27,6 +27,6 @@ struct LoadedModel {
 // null: they are not. UserError for what the directory lacks; the errors of
 // read_model_spec, Tokenizer::load, PretrainedWeights::open and check_tokenizer_fits.
 LoadedModel load_model(const std::string& directory, const std::string& base = "",
-                       const peft::QuantizationConfig* quantization = nullptr);
+                       const quant::QuantizationConfig* quantization = nullptr);
 
 }  // namespace stft::train

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "peft/peft_config.h"
+#include "quant/quant_config.h"
 
 namespace stft::train {
 
@@ -12,7 +12,7 @@ struct DriftedModels {
   std::string merged;   // a model directory
   std::string adapter;  // an adapter's directory
   std::string base;     // the base of the adapter, quantized as `quantization` says
-  peft::QuantizationConfig quantization;
+  quant::QuantizationConfig quantization;
 };
 
 struct MergeDrift {

@@ -155,7 +155,7 @@ void tell_about_adapter(const Run& run) {
 
 void tell_about_quantized(const Run& run) {
   const checkpoint::QuantizedBase& base = *run.quantized;
-  const peft::QuantizationConfig& config = *run.recipe.quantization;
+  const quant::QuantizationConfig& config = *run.recipe.quantization;
   log::info(fmt::format("quantized base: {} weights in {} of blocks of {}{}: {:.1f} MB, where fp32 has {:.1f} MB",
                         base.count(), recipe::name_of(recipe::kQuantTypes, config.bnb_4bit_quant_type),
                         config.blocksize, config.bnb_4bit_use_double_quant ? ", doubly quantized" : "",

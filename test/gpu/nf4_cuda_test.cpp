@@ -1,5 +1,5 @@
 // 4-bit quantization on a GPU: the bits of the CPU.
-#include "peft/nf4_cuda.h"
+#include "quant/nf4_cuda.h"
 
 #include <cuda_runtime.h>
 
@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "../peft/nf4_golden.h"
-#include "peft/nf4_double.h"
+#include "quant/nf4_double.h"
 
 namespace {
 

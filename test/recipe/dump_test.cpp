@@ -94,7 +94,7 @@ peft::AdapterConfig unusual_adapter() {
   adapter.use_rslora = adapter.use_dora = adapter.lora_bias = true;
   adapter.bias = peft::LoraBias::kLoraOnly;
   adapter.init_lora_weights = peft::LoraInit::kPissa;
-  adapter.dtype = peft::WeightDtype::kBf16;
+  adapter.dtype = quant::WeightDtype::kBf16;
   adapter.path = "adapters/x";
   return adapter;
 }
@@ -142,7 +142,7 @@ Recipe unusual_recipe() {
   recipe.run = {"out dir", 7, {Reporter::kCsv, Reporter::kHtml}, false, true};
   recipe.model = unusual_model();
   recipe.adapter = unusual_adapter();
-  recipe.quantization = peft::QuantizationConfig{peft::QuantType::kNf4, true, peft::WeightDtype::kBf16, 128};
+  recipe.quantization = quant::QuantizationConfig{quant::QuantType::kNf4, true, quant::WeightDtype::kBf16, 128};
   recipe.sharding.strategy = shard::Strategy::kHybridShard;
   recipe.sharding.reshard_after_forward_size = 2;
   recipe.sharding.hybrid_shard_size = 4;

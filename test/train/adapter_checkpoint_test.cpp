@@ -250,7 +250,7 @@ TEST_CASE("adapter.dtype is that of the file; the checkpoint keeps fp32") {
   const test::TemporaryDirectory directory;
   const std::string run = directory.path("run");
   auto recipe = lora_recipe(run);
-  recipe.adapter->dtype = peft::WeightDtype::kBf16;
+  recipe.adapter->dtype = quant::WeightDtype::kBf16;
   recipe.train.max_steps = 4;
   test::save_every(recipe, 4, checkpoint::StateDictType::kFull);
   test::train_run(recipe, {2});

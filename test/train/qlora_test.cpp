@@ -44,8 +44,8 @@ recipe::Recipe qlora_recipe() {
   adapter.target_modules = {"query", "value"};  // what is not targeted is quantized as well
   adapter.target_modules_is_list = true;
   recipe.adapter = adapter;
-  peft::QuantizationConfig quantization;
-  quantization.bnb_4bit_quant_type = peft::QuantType::kNf4;
+  quant::QuantizationConfig quantization;
+  quantization.bnb_4bit_quant_type = quant::QuantType::kNf4;
   quantization.bnb_4bit_use_double_quant = true;
   quantization.blocksize = 32;
   recipe.quantization = quantization;
@@ -153,7 +153,7 @@ TEST_CASE("QLoRA trains alike with hybrid shards, parts, shards in host memory, 
     recipe.sharding.cpu_offload = true;
   }
   SECTION("fp4, blocks of 64, single") {
-    recipe.quantization = peft::QuantizationConfig{};
+    recipe.quantization = quant::QuantizationConfig{};
     recipe.quantization->blocksize = 64;
   }
   auto plain = recipe;
@@ -194,7 +194,7 @@ TEST_CASE("at learning rate 0 adapter and base are the same bytes at any rank co
 TEST_CASE("A33: bf16 compute trains an adapter of fp32 on the same packed base") {
   auto recipe = qlora_recipe();
   recipe.train.bf16 = true;
-  recipe.quantization->bnb_4bit_compute_dtype = peft::WeightDtype::kBf16;
+  recipe.quantization->bnb_4bit_compute_dtype = quant::WeightDtype::kBf16;
   recipe.model.dropout = 0;
   recipe.adapter->lora_dropout = 0;
   for (const bool recomputes : {false, true}) {

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "peft/nf4.h"
-#include "peft/nf4_double.h"
+#include "quant/nf4.h"
+#include "quant/nf4_double.h"
 
 namespace {
 
