@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/quantization_file.h"
 #include "data/text_list.h"
 #include "dist/launch.h"
 #include "dist/rank_environment.h"
@@ -21,7 +22,6 @@
 #include "io/checksum.h"
 #include "locate_model.h"
 #include "rank_process.h"
-#include "saved_recipe.h"
 #include "train/console.h"
 #include "train/handshake.h"
 #include "train/loaded_model.h"
@@ -74,9 +74,11 @@ int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
   train::agree_on_facts(*world, facts(encoding, list, loaded));
   if (info.rank == 0) {
     train::tell_about_tokenizer(*loaded.tokenizer);
-    if (saved_quantization(located.directory) && !located.base.empty()) {
-      log::info(fmt::format(
-          "adapter: computes on the original, un-quantized base {}; it was trained on a quantized one", located.base));
+    if (!located.base.empty() && checkpoint::read_quantization_file(located.directory)) {
+      log::info(
+          fmt::format("adapter: computes on the base {} as it is stored, as Python does; it was trained, and is "
+                      "evaluated, on the quantized one",
+                      located.base));
     }
   }
 

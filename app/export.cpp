@@ -5,16 +5,18 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/export_model.h"
+#include "checkpoint/quantization_file.h"
 #include "exit_codes.h"
 #include "locate_model.h"
 #include "output_directory.h"
 #include "peft/adapter_file.h"
-#include "saved_recipe.h"
 #include "train/merge_drift.h"
 
 namespace stft::app {
 
 namespace {
+
+constexpr double kLargestRoundingDrift = 1e-4;
 
 // With --base-model an adapter's own word on its base is not asked.
 LocatedModel locate(const ExportOptions& options) {
@@ -26,7 +28,11 @@ LocatedModel locate(const ExportOptions& options) {
                     "' is no adapter; other checkpoints without a model of "
                     "their own are not available yet");
   }
-  return {options.checkpoint, std::nullopt, locate_model({options.base_model}).directory};
+  const std::string base = locate_model({options.base_model}).directory;
+  if (peft::is_adapter_directory(base)) {
+    throw UserError("--base-model: '" + options.base_model + "' is an adapter itself");
+  }
+  return {options.checkpoint, std::nullopt, base};
 }
 
 // The quantization of the base that the adapter was trained on, when the merge is to know of it.
@@ -37,12 +43,13 @@ std::optional<quant::QuantizationConfig> quantization_of(const ExportOptions& op
     }
     return std::nullopt;
   }
-  const auto quantization = saved_quantization(located.directory);
-  if (options.base == MergeBase::kDequantized && !quantization) {
-    throw UserError(fmt::format("--base dequantized: '{}' belongs to no run with a quantized base; use original",
-                                options.checkpoint));
+  const auto record = checkpoint::read_quantization_file(located.directory);
+  if (options.base == MergeBase::kDequantized && !record) {
+    throw UserError(
+        fmt::format("--base dequantized: '{}' has no {}, so it was not trained on a quantized base; use original",
+                    options.checkpoint, checkpoint::kQuantizationFile));
   }
-  return quantization;
+  return record ? std::optional(record->config) : std::nullopt;
 }
 
 void tell_about_merge(const ExportOptions& options, const LocatedModel& located,
@@ -53,6 +60,9 @@ void tell_about_merge(const ExportOptions& options, const LocatedModel& located,
   const auto drift = train::merge_drift({options.out, located.directory, located.base, quantization});
   log::info(fmt::format("largest cosine drift from the adapter on the quantized base, on {} probe texts: {:.3g}",
                         drift.texts, drift.largest));
+  if (is_dequantized && drift.largest > kLargestRoundingDrift) {
+    log::warn("the weights were rounded to the type that they are written in; --dtype fp32 keeps what was trained");
+  }
 }
 
 }  // namespace

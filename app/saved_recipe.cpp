@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "checkpoint/manifest.h"
-#include "recipe/recipe.h"
 
 namespace stft::app {
 
@@ -19,11 +18,6 @@ std::optional<std::string> saved_recipe(const std::string& model) {
     }
   }
   return std::nullopt;
-}
-
-std::optional<quant::QuantizationConfig> saved_quantization(const std::string& model) {
-  const auto path = saved_recipe(model);
-  return path ? recipe::quantization_of(*path) : std::nullopt;
 }
 
 }  // namespace stft::app

@@ -3,12 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <vector>
 
 #include "base/error.h"
-#include "checkpoint/four_bit_source.h"
+#include "checkpoint/four_bit_choice.h"
 #include "quant/nf4_double.h"
 #include "quant/packed_rows.h"
 
@@ -58,20 +57,12 @@ at::Tensor through_four_bit(const at::Tensor& weight, const quant::QuantizationC
 
 void dequantize_leaves(model::SentenceModel& model, const PretrainedWeights& weights,
                        const quant::QuantizationConfig& config) {
-  std::map<const model::Parameter*, const ParameterSource*> sources;
-  for (size_t i = 0; i < weights.sources().size(); ++i) {
-    sources[&model.parameters()[i]] = &weights.sources()[i];
-  }
-  for (const model::Projection& projection : model.projections()) {
-    const model::Parameter& parameter = *projection.weight;
-    const bool is_packed = !projection.is_table && !parameter.is_trainable && parameter.module == 0;
-    const ParameterSource& source = *sources.at(&parameter);
-    if (!is_packed || weights.source_of(0)->four_bit(source.key) != nullptr) {
-      continue;
+  for (const FourBitChoice& choice : choose_four_bit(model, weights)) {
+    if (choice.stored == nullptr) {
+      const model::Parameter& parameter = model.parameters()[choice.parameter];
+      at::Tensor leaf = parameter.leaf;
+      leaf.copy_(through_four_bit(leaf, config, choice.dtype, parameter.name));
     }
-    const io::Dtype dtype = source.stored ? source.stored->dtype : io::Dtype::kF32;
-    at::Tensor leaf = parameter.leaf;
-    leaf.copy_(through_four_bit(leaf, config, dtype, parameter.name));
   }
 }
 

@@ -60,6 +60,9 @@ void export_model(const ExportSource& source, const std::string& directory) {
         io::write_file((std::filesystem::path(temporary) / peft::kAdapterConfigFile).string(),
                        peft::adapter_config_text(*source.adapter));
       }
+      for (const auto& [name, text] : source.texts) {
+        io::write_file((std::filesystem::path(temporary) / name).string(), text);
+      }
     });
   }
   write_weights(plan_weights(source.model, source.weights, source.adapter), WeightPrecision::kAsInput,

@@ -1,6 +1,7 @@
 // The model as a sentence-transformers directory that Python's SentenceTransformer loads.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -18,7 +19,8 @@ struct ExportSource {
   const PretrainedWeights& weights;
   shard::ShardEngine& engine;
   dist::ProcessGroup& world;
-  const peft::Adapter* adapter = nullptr;  // then the directory is that of the adapter alone
+  const peft::Adapter* adapter = nullptr;         // then the directory is that of the adapter alone
+  std::map<std::string, std::string> texts = {};  // file name -> content, to write along
 };
 
 // Collective: writes `directory`: model.safetensors (each tensor in the input's type, one tensor in memory at a time;
@@ -33,7 +35,8 @@ struct ExportOptions {
   std::string out;
   std::string base = {};     // the base model of an adapter; empty: where its configuration says
   bool merges_lora = false;  // the adapter into its base
-  // Set: into the base as it is computed with when it is quantized so, not into the base itself.
+  // Set: into the base as it is computed with when it is quantized so, not into the base itself. Without effect on a
+  // base that holds weights in 4 bits already.
   std::optional<quant::QuantizationConfig> dequantized_base = std::nullopt;
 };
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "quant/packed_rows.h"
 
 namespace stft::checkpoint {
 namespace {
@@ -47,7 +46,9 @@ class FourBitSource final : public TensorSource {
       keys.insert(key);
       if (const size_t at = key.find(kStateInfix); at != std::string::npos) {
         const std::string weight = key.substr(0, at);
-        weights_.emplace(weight, StoredFourBit{quant::read_four_bit(reader, weight), tensors_.get()});
+        quant::FourBitWeight stored = quant::read_four_bit(reader, weight);
+        const quant::PackedRows form = quant::packed_rows_of(stored);
+        weights_.emplace(weight, StoredFourBit{std::move(stored), form, tensors_.get()});
       }
     }
     for (const auto& [key, stored] : weights_) {
@@ -84,6 +85,8 @@ class FourBitSource final : public TensorSource {
   std::map<std::string, std::string> metadata() const override { return tensors_->metadata(); }
   const std::string& path() const override { return tensors_->path(); }
 
+  bool has_four_bit() const override { return true; }
+
   const StoredFourBit* four_bit(const std::string& key) const override {
     const auto found = weights_.find(key);
     return found == weights_.end() ? nullptr : &found->second;
@@ -92,7 +95,7 @@ class FourBitSource final : public TensorSource {
  private:
   // Elements [range.first, range.first + range.count) of the flattened weight; a group of blocks at a time.
   static void read_elements(const StoredFourBit& stored, RowRange range, std::span<std::byte> destination) {
-    const quant::PackedRows form = quant::packed_rows_of(stored.weight);
+    const quant::PackedRows& form = stored.form;
     const int64_t width = form.row_elements();
     const int64_t size = io::dtype_bits(stored.weight.dtype) / 8;
     std::vector<uint8_t> row(static_cast<size_t>(form.row_bytes()));
@@ -115,15 +118,15 @@ class FourBitSource final : public TensorSource {
 }  // namespace
 
 void StoredFourBit::read_row(int64_t index, std::span<uint8_t> row) const {
-  const int64_t first = index * quant::kGroupBlocks;
-  const int64_t count = std::min(quant::kGroupBlocks, weight.blocks() - first);
+  const int64_t first = index * form.row_blocks;
+  const int64_t count = std::min(form.row_blocks, weight.blocks() - first);
   const auto codes = quant::packed_rows(weight, first, count);
   std::vector<std::byte> packed(static_cast<size_t>(codes.count * io::dtype_bits(weight.storage) / 8));
   tensors->read_rows(weight.key, codes.first, codes.count, packed);
   std::vector<std::byte> absmax(static_cast<size_t>(weight.nested ? count : 4 * count));
   tensors->read_rows(weight.key + ".absmax", first, count, absmax);
   quant::read_absmax(weight, first, absmax, tensors->path());  // refuses what is not finite
-  quant::copy_row(weight, index, packed, absmax, row);
+  quant::copy_row(weight, form, index, packed, absmax, row);
 }
 
 std::unique_ptr<TensorSource> with_whole_weights(std::unique_ptr<TensorSource> tensors) {

@@ -8,14 +8,16 @@
 
 #include "checkpoint/tensor_source.h"
 #include "quant/bnb_weight.h"
+#include "quant/packed_rows.h"
 
 namespace stft::checkpoint {
 
 struct StoredFourBit {
   quant::FourBitWeight weight;
+  quant::PackedRows form;                 // of `weight`
   const TensorSource* tensors = nullptr;  // of its parts; borrowed
 
-  // Row `index` of quant::packed_rows_of(weight). UserError for an absmax that is not finite.
+  // Row `index` of `form`. UserError for an absmax that is not finite.
   void read_row(int64_t index, std::span<uint8_t> row) const;
 };
 

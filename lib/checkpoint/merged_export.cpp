@@ -13,6 +13,7 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/dequantized_weights.h"
 #include "checkpoint/dtype.h"
+#include "checkpoint/four_bit_choice.h"
 #include "checkpoint/model_files.h"
 #include "checkpoint/pretrained.h"
 #include "io/directory.h"
@@ -47,7 +48,7 @@ class Base {
   const PlannedFile& file() const { return file_; }
   const model::SentenceModel& model() const { return model_; }
   // Then its weights are what a run computes with.
-  bool is_stored_in_four_bits() const { return stored_.spec().config.contains("quantization_config"); }
+  bool has_four_bit() const { return weights_ && weights_->source_of(0)->has_four_bit(); }
   const std::optional<std::string>& input_dtype() const { return stored_.input_dtype(); }
 
   WholeTensor read(const PlannedTensor& tensor) const {
@@ -84,7 +85,7 @@ class Merger {
       replaced_[find_key(keys, name)] = key;
     }
     for (const model::Projection& projection : base.model().projections()) {
-      if (dequantized_base_ && !base.is_stored_in_four_bits() && !projection.is_table) {
+      if (dequantized_base_ && !base.has_four_bit() && can_be_four_bit(projection)) {
         const std::string key = find_key(keys, projection.name + ".weight");
         if (!replaced_.contains(key)) {
           quantized_.insert(key);

@@ -1,6 +1,7 @@
 #include "checkpoint/model_writer.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 #include <map>
@@ -17,7 +18,7 @@ std::span<const std::byte> bytes_of(const at::Tensor& memory) {
   return {static_cast<const std::byte*>(memory.const_data_ptr()), static_cast<size_t>(memory.nbytes())};
 }
 
-void append_as(io::SafetensorsWriter& writer, const WholeTensor& tensor, io::Dtype dtype) {
+void append_as(io::SafetensorsWriter& writer, const WholeTensor& tensor, io::Dtype dtype, const std::string& key) {
   if (tensor.dtype == dtype) {
     writer.append(bytes_of(tensor.memory));
     return;
@@ -26,6 +27,11 @@ void append_as(io::SafetensorsWriter& writer, const WholeTensor& tensor, io::Dty
   if (tensor.dtype != io::Dtype::kF32 || values.scalar_type() != at::kFloat) {
     values = at::empty({static_cast<int64_t>(tensor.memory.nbytes()) * 8 / io::dtype_bits(tensor.dtype)}, at::kFloat);
     read_as_float(bytes_of(tensor.memory), tensor.dtype, values);
+  }
+  if (dtype == io::Dtype::kF16 &&
+      values.to(at::kHalf).isinf().logical_and(values.isinf().logical_not()).any().item<bool>()) {
+    throw UserError(
+        fmt::format("'{}' has values that fp16 cannot hold (its largest is 65504); write bf16 or fp32", key));
   }
   writer.append(write_as(values, dtype));
 }
@@ -66,7 +72,7 @@ void write_weights(const WeightPlan& plan, WeightPrecision precision, const Whol
         attempt.run([&] { whole = tensors(file, planned); });
       }
       if (directory) {
-        attempt.run([&] { append_as(*writer, whole, info.dtype); });
+        attempt.run([&] { append_as(*writer, whole, info.dtype, info.name); });
       }
     }
     if (directory) {

@@ -60,6 +60,9 @@ class RenamedSource final : public TensorSource {
     tensors_->read_rows(view.key, view.first_row + first_row, rows, destination);
   }
 
+  bool has_four_bit() const override { return tensors_->has_four_bit(); }
+
+  // A part of a fused weight is none: it is read as what it stands for.
   const StoredFourBit* four_bit(const std::string& key) const override {
     const auto found = views_.find(key);
     if (found == views_.end()) {

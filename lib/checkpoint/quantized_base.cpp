@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "checkpoint/four_bit_choice.h"
 #include "quant/nf4_double.h"
 #include "shard/shard_layout.h"
 
@@ -90,34 +91,20 @@ void unpack_rows(const quant::PackedRows& form, const at::Tensor& rows, const at
   });
 }
 
-io::Dtype dtype_before(const ParameterSource& source) {
-  const io::Dtype dtype = source.stored ? source.stored->dtype : io::Dtype::kF32;
-  return dtype == io::Dtype::kF64 ? io::Dtype::kF32 : dtype;
-}
-
 }  // namespace
 
 QuantizedBase::QuantizedBase(model::SentenceModel& model, const PretrainedWeights& weights,
                              const quant::QuantizationConfig& config, dist::ProcessGroup& world) {
-  std::map<const model::Parameter*, size_t> index;
-  for (size_t i = 0; i < weights.sources().size(); ++i) {
-    index[&model.parameters()[i]] = i;
-  }
   const quant::FourBitFormat format{config.bnb_4bit_quant_type, config.blocksize};
-  for (const model::Projection& projection : model.projections()) {
-    const model::Parameter* parameter = projection.weight;
-    if (projection.is_table || parameter->is_trainable || parameter->module != 0) {
-      continue;
-    }
-    const size_t place = index.at(parameter);
-    const ParameterSource& source = weights.sources()[place];
+  for (const FourBitChoice& choice : choose_four_bit(model, weights)) {
+    model::Parameter& parameter = model.parameters()[choice.parameter];
     Weight weight;
-    weight.stored = weights.source_of(0)->four_bit(source.key);
-    weight.form = weight.stored != nullptr ? quant::packed_rows_of(weight.stored->weight)
-                                           : quant::packed_rows_of(format, parameter->numel(), dtype_before(source),
+    weight.stored = choice.stored;
+    weight.form = choice.stored != nullptr ? choice.stored->form
+                                           : quant::packed_rows_of(format, parameter.numel(), choice.dtype,
                                                                    config.bnb_4bit_use_double_quant);
-    weights_[parameter] = std::move(weight);
-    model.parameters()[place].stored_dtype = at::kByte;
+    weights_[&parameter] = std::move(weight);
+    parameter.stored_dtype = at::kByte;
   }
   if (config.bnb_4bit_use_double_quant) {
     survey(model, weights.source(), world);

@@ -19,8 +19,7 @@
 
 namespace stft::checkpoint {
 
-// Which weights: those of the transformer's projections that are frozen (bitsandbytes: every nn.Linear); tables of
-// embeddings, norms and biases stay as they are.
+// Which weights: choose_four_bit. Tables of embeddings, norms and biases stay as they are.
 class QuantizedBase {
  public:
   // Collective over `world`, with an adapter attached and before the engine is made: marks the weights as packed. With

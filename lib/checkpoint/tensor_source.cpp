@@ -85,6 +85,10 @@ class ShardedSource final : public TensorSource {
 
 }  // namespace
 
+bool TensorSource::has_four_bit() const {
+  return false;
+}
+
 const StoredFourBit* TensorSource::four_bit(const std::string& /*key*/) const {
   return nullptr;
 }

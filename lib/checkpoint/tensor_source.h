@@ -42,6 +42,8 @@ class TensorSource {
   virtual std::map<std::string, std::string> metadata() const = 0;
   // What to name in messages.
   virtual const std::string& path() const = 0;
+  // Whether any tensor is stored in 4 bits.
+  virtual bool has_four_bit() const;
   // How tensor `key` is stored when that is in 4 bits; null: it is not.
   virtual const StoredFourBit* four_bit(const std::string& key) const;
 

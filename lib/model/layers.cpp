@@ -169,6 +169,12 @@ Linear BlockBuilder::linear(const std::string& name, int64_t in, int64_t out, bo
   return {&parts_.projections.back()};
 }
 
+Linear BlockBuilder::whole_linear(const std::string& name, int64_t in, int64_t out) {
+  const Linear result = linear(name, in, out, false);
+  parts_.projections.back().stays_whole = true;
+  return result;
+}
+
 Embedding BlockBuilder::embedding(const std::string& name, int64_t rows, int64_t width,
                                   std::optional<int64_t> padding) {
   Projection table;

@@ -91,6 +91,8 @@ class BlockBuilder {
   const Parameter* add(std::string name, std::vector<int64_t> shape, bool has_weight_decay);
   // `name`.weight [out, in] and, if asked for, `name`.bias.
   Linear linear(const std::string& name, int64_t in, int64_t out, bool has_bias = true);
+  // The same without bias, for one that is never quantized.
+  Linear whole_linear(const std::string& name, int64_t in, int64_t out);
   // `name`.weight [rows, width].
   Embedding embedding(const std::string& name, int64_t rows, int64_t width, std::optional<int64_t> padding);
   LayerNorm layer_norm(const std::string& name, int64_t width, double eps, bool has_bias = true);

@@ -32,6 +32,7 @@ struct Projection {
   int64_t block = 0;  // index into the model's blocks
   int64_t in = 0, out = 0;
   bool is_table = false;
+  bool stays_whole = false;  // transformers quantizes it never (T5's wo: _keep_in_fp32_modules)
   const Parameter* weight = nullptr;
   const Parameter* bias = nullptr;  // null: none
   uint32_t dropout_site = 0;        // of a branch, within the layer

@@ -132,7 +132,7 @@ class T5 final : public Encoder {
       layer.gate = linear(mlp + "wi_0", hidden, config_.intermediate_size);
     }
     layer.intermediate = linear(mlp + (config_.is_gated ? "wi_1" : "wi"), hidden, config_.intermediate_size);
-    layer.output = linear(mlp + "wo", config_.intermediate_size, hidden);
+    layer.output = builder.whole_linear(mlp + "wo", config_.intermediate_size, hidden);
     layer.mlp_norm = builder.rms_norm(name + ".layer.1.layer_norm", hidden, config_.norm_eps);
     return layer;
   }

@@ -175,6 +175,9 @@ void WeightReader::read_nested(FourBitWeight& weight, const io::Json& state) con
   }
   nested.absmax = read_floats(absmax, block_count(weight.blocks(), kByteBlock));
   const std::vector<float> values = read_floats(map, static_cast<std::int64_t>(nested.map.size()));
+  if (!std::is_sorted(values.begin(), values.end())) {
+    fail("nested_quant_map does not ascend");
+  }
   std::copy(values.begin(), values.end(), nested.map.begin());
   weight.nested = std::move(nested);
 }

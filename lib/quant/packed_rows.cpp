@@ -19,7 +19,8 @@ struct RowPlaces {
 };
 
 RowPlaces places(const PackedRows& form) {
-  return {form.row_elements() / 2, form.map ? kGroupBlocks : kGroupBlocks * kFloatBytes};
+  const std::int64_t floats = form.row_blocks * kFloatBytes;
+  return {form.row_elements() / 2, form.map ? (form.row_blocks + kFloatBytes - 1) / kFloatBytes * kFloatBytes : floats};
 }
 
 template <class Row>
@@ -89,6 +90,7 @@ PackedRows packed_rows_of(const FourBitFormat& format, std::int64_t elements, io
   form.values = four_bit_table(format.type).values;
   form.dtype = dtype;
   form.elements = elements;
+  form.row_blocks = std::clamp<std::int64_t>(block_count(elements, format.blocksize), 1, kGroupBlocks);
   form.map = is_double ? std::make_shared<const ByteMap>(nested_map()) : nullptr;
   return form;
 }
@@ -121,9 +123,8 @@ std::optional<std::int64_t> pack_row(const PackedRows& form, std::span<const flo
   return std::nullopt;
 }
 
-void copy_row(const FourBitWeight& stored, std::int64_t row_index, std::span<const std::byte> codes,
-              std::span<const std::byte> absmax, std::span<std::uint8_t> row) {
-  const PackedRows form = packed_rows_of(stored);
+void copy_row(const FourBitWeight& stored, const PackedRows& form, std::int64_t row_index,
+              std::span<const std::byte> codes, std::span<const std::byte> absmax, std::span<std::uint8_t> row) {
   STFT_CHECK(static_cast<std::int64_t>(row.size()) == form.row_bytes(), "a row of another form");
   const auto statistics = statistics_of(form, row);
   STFT_CHECK(static_cast<std::int64_t>(codes.size()) == packed_size(form.elements_of(row_index)) &&

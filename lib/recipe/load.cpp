@@ -52,14 +52,6 @@ Recipe load(const std::string& path, const std::vector<std::string>& overrides, 
   return recipe;
 }
 
-std::optional<quant::QuantizationConfig> quantization_of(const std::string& path) {
-  Diagnostics diagnostics(path);
-  const YamlNode root = read_yaml_file(path, diagnostics);
-  const Recipe recipe = read_recipe(root, diagnostics);
-  const bool is_qlora = recipe.adapter && recipe.adapter->type == peft::AdapterType::kQlora;
-  return is_qlora ? recipe.quantization : std::nullopt;
-}
-
 Recipe with_snapshot(Recipe recipe, const std::string& snapshot, Purpose purpose) {
   recipe.model.snapshot = snapshot;
   Diagnostics diagnostics("the recipe");

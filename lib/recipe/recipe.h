@@ -87,10 +87,6 @@ enum class Purpose {
 // Throws UserError whose message holds every problem, one a line, each with file:line and key path.
 Recipe load(const std::string& path, const std::vector<std::string>& overrides, Purpose purpose = Purpose::kTraining);
 
-// The quantization of the base that the adapter of the recipe at `path` trains on; nothing when the recipe has none.
-// Nothing else of the recipe needs to be right here. UserError for a file that is no YAML.
-std::optional<quant::QuantizationConfig> quantization_of(const std::string& path);
-
 // With model.snapshot set, for a hub's model whose files are now there, and the checks of load() that had to wait for
 // them. Throws UserError like load.
 Recipe with_snapshot(Recipe recipe, const std::string& snapshot, Purpose purpose = Purpose::kTraining);

@@ -1,11 +1,13 @@
 #include "train/merge_drift.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
+#include "base/error.h"
 #include "eval/embedder.h"
 #include "train/loaded_model.h"
 
@@ -38,6 +40,10 @@ at::Tensor vectors_of(const LoadedModel& loaded) {
 MergeDrift merge_drift(const DriftedModels& models) {
   const at::Tensor merged = vectors_of(load_model(models.merged));
   const at::Tensor trained = vectors_of(load_model(models.adapter, models.base, &models.quantization));
+  if (!merged.isfinite().all().item<bool>() || !trained.isfinite().all().item<bool>()) {
+    throw UserError(fmt::format("'{}': its vectors are not finite",
+                                merged.isfinite().all().item<bool>() ? models.adapter : models.merged));
+  }
   const auto cosine = at::cosine_similarity(merged.to(at::kDouble), trained.to(at::kDouble), 1, 0);
   return {std::max(0.0, 1 - cosine.min().item<double>()), static_cast<int64_t>(kProbes.size())};
 }

@@ -20,7 +20,8 @@ struct MergeDrift {
   int64_t texts = 0;   // that were compared
 };
 
-// Embeds some fixed texts with both, in fp32 on this process. Both models are in memory one after the other.
+// Embeds some fixed texts with both, in fp32 on this process. Both models are in memory one after the other. UserError
+// when a vector is not finite.
 MergeDrift merge_drift(const DriftedModels& models);
 
 }  // namespace stft::train

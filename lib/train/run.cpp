@@ -23,6 +23,7 @@
 #include "train/loaded_model.h"
 #include "train/prompt_report.h"
 #include "train/replicas.h"
+#include "train/run_quantization.h"
 #include "train/sharding_choice.h"
 #include "train/tokenizer_facts.h"
 
@@ -153,25 +154,6 @@ void tell_about_adapter(const Run& run) {
   log::info("adapter: " + describe(*run.adapter, *run.model));
 }
 
-void tell_about_quantized(const Run& run) {
-  const checkpoint::QuantizedBase& base = *run.quantized;
-  const quant::QuantizationConfig& config = *run.recipe.quantization;
-  log::info(fmt::format("quantized base: {} weights in {} of blocks of {}{}: {:.1f} MB, where fp32 has {:.1f} MB",
-                        base.count(), recipe::name_of(recipe::kQuantTypes, config.bnb_4bit_quant_type),
-                        config.blocksize, config.bnb_4bit_use_double_quant ? ", doubly quantized" : "",
-                        static_cast<double>(base.packed_bytes()) / 1e6, static_cast<double>(base.float_bytes()) / 1e6));
-  if (base.stored_count() > 0) {
-    log::info(fmt::format("quantized base: {} of the weights are stored in 4 bits and kept as they are",
-                          base.stored_count()));
-  }
-  for (const std::string& name : base.kept_single()) {
-    log::warn(
-        fmt::format("quantization.bnb_4bit_use_double_quant: {} has values far larger than its others; its "
-                    "statistics stay fp32",
-                    name));
-  }
-}
-
 void tell_about_inputs(const Run& run) {
   tell_about_tokenizer(*run.tokenizer);
   if (run.adapter) {
@@ -284,7 +266,7 @@ std::vector<Fact> input_facts(const Run& run) {
   const std::string& directory = run.model->spec().directory;
   const std::string& base = run.model->spec().base;
   std::vector<std::string> configs = {"config.json", "modules.json", "config_sentence_transformers.json",
-                                      peft::kAdapterConfigFile};
+                                      peft::kAdapterConfigFile, checkpoint::kQuantizationFile};
   for (const model::ModuleSpec& module : run.model->spec().modules) {
     if (!module.path.empty()) {
       configs.push_back(module.path + "/config.json");
@@ -322,13 +304,6 @@ std::string base_of_checkpoints(const Run& run) {
 
 shard::RowSource rows_of_checkpoint(const Run& run, const checkpoint::StoredModel& stored) {
   return run.adapter ? checkpoint::with_frozen(stored.rows(), base_rows(run)) : stored.rows();
-}
-
-void check_quantized_base(Run& run) {
-  if (run.quantized) {
-    const uint64_t hash = run.engine->packed_checksum();
-    STFT_CHECK(hash == run.quantized_base_hash, "a quantized base does not change");
-  }
 }
 
 model::Layout layout_of(recipe::Packing packing) {
@@ -384,7 +359,7 @@ void check_inputs_without_model(const recipe::Recipe& recipe, int64_t ranks) {
 
 Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world) {
   Run run;
-  run.recipe = std::move(recipe);
+  run.recipe = with_stored_quantization(std::move(recipe), world->rank() == 0);
   // An evaluation gathers everything once, so how the run that trains was cut does not matter; it may not even fit this
   // number of ranks.
   if (run.recipe.sharding.strategy != shard::Strategy::kNoShard) {
@@ -399,6 +374,11 @@ Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGrou
   make_engine(run, std::move(world));
   run.engine->fill(initial_rows(*run.model, base_rows(run), run.adapter.get(), run.recipe.run.seed));
   check_replicas(*run.engine, *run.mesh, "before the evaluation");
+  run.quantized_base_hash = run.quantized ? run.engine->packed_checksum() : 0;
+  if (is_other_base(run, run.recipe.model.directory()) && run.mesh->world().rank() == 0) {
+    log::warn(
+        fmt::format("the quantized base {} is not the one that the adapter was trained on", run.model->spec().base));
+  }
   return run;
 }
 
@@ -429,6 +409,10 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world, s
   }
   run.parameters_checksum = checked_checksum(*run.engine, *run.mesh, "before the first step");
   run.quantized_base_hash = run.quantized ? run.engine->packed_checksum() : 0;
+  if (run.resumed && is_other_base(run, run.resumed->checkpoint)) {
+    throw UserError(fmt::format("{}: the weights of the base are not those that '{}' was trained on",
+                                recipe::where(run.recipe, "model.name_or_path"), run.resumed->checkpoint));
+  }
   run.schedule = std::make_unique<optim::Schedule>(r.optim, run.plan->total_steps());
   run.loader = std::make_unique<data::BatchLoader>(*run.dataset, *run.tokenizer, *run.plan, loader_options(run));
   return run;

@@ -63,9 +63,6 @@ const peft::Adapter* adapter_of(const Run& run);
 // What StoredModel::open wants of a checkpoint of this run: an adapter's base, empty for a whole model.
 std::string base_of_checkpoints(const Run& run);
 
-// Collective: that the packed bytes are still those of the beginning; InternalError when they are not.
-void check_quantized_base(Run& run);
-
 // What is trained from the checkpoint, what is frozen from the model. Borrows both.
 shard::RowSource rows_of_checkpoint(const Run& run, const checkpoint::StoredModel& stored);
 

@@ -13,6 +13,7 @@
 #include "io/directory.h"
 #include "io/file.h"
 #include "train/replicas.h"
+#include "train/run_quantization.h"
 
 namespace stft::train {
 namespace {
@@ -63,6 +64,7 @@ uint64_t save_checkpoint(Run& run, const SaveRequest& request) {
     content.texts = {{checkpoint::kRunStateFile, to_json(request.state)},
                      {checkpoint::kTrainerStateFile, trainer_state_json(request.state, request.facts)},
                      {checkpoint::kRecipeFile, recipe}};
+    content.texts.merge(quantization_texts(run));
   }
   checkpoint::write_checkpoint(content, in_output_dir(run, name));
 

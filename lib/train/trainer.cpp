@@ -16,6 +16,7 @@
 #include "checkpoint/stored_model.h"
 #include "train/handshake.h"
 #include "train/replicas.h"
+#include "train/run_quantization.h"
 #include "train/saving.h"
 
 namespace stft::train {
@@ -278,7 +279,9 @@ Outcome Trainer::finish() {
   const std::string final_dir = (std::filesystem::path(run_.recipe.run.output_dir) / "final").string();
   check_replicas(*run_.engine, *run_.mesh, "before writing final/");
   check_quantized_base(run_);
-  checkpoint::export_model({*run_.model, *run_.weights, *run_.engine, run_.mesh->world(), adapter_of(run_)}, final_dir);
+  checkpoint::export_model(
+      {*run_.model, *run_.weights, *run_.engine, run_.mesh->world(), adapter_of(run_), quantization_texts(run_)},
+      final_dir);
   write_trainer_state(run_, {state_, facts()});
   reporter_.finished(state_, first_evaluation_, last_evaluation_);
   return Outcome::kDone;

@@ -121,7 +121,7 @@ TEST_CASE("rows copied from what bitsandbytes stored read as it reads them", "[n
       const PackedRows form = packed_rows_of(weight);
       std::vector<std::uint8_t> rows(static_cast<std::size_t>(form.rows() * form.row_bytes()));
       REQUIRE(form.rows() == 1);
-      copy_row(weight, 0, reader.read(info.name), reader.read(info.name + ".absmax"), rows);
+      copy_row(weight, form, 0, reader.read(info.name), reader.read(info.name + ".absmax"), rows);
       CHECK(unpack<float>(form, rows) == test::read_values<float>(expected, info.name));
       found += 1;
     }
