@@ -11,8 +11,10 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/dcp_reader.h"
 #include "checkpoint/export_model.h"
+#include "checkpoint/optimizer_state.h"
 #include "checkpoint/stored_model.h"
 #include "checkpoint/verify.h"
+#include "io/directory.h"
 #include "io/temporary_directory.h"
 #include "train/checkpoint_run.h"
 
@@ -211,6 +213,41 @@ TEST_CASE("8-bit moments are stored as they are: codes and magnitudes, read back
     checkpoint::convert_checkpoint(path, {StateDictType::kFull, 5, parts});
     CHECK(checkpoint::verify_checkpoint(parts).faults.empty());
     check_equal(load(recipe, parts, 2, shard::Strategy::kFullShard), one);
+  }
+}
+
+TEST_CASE("8-bit moments of which a part is missing, or of another type, are refused") {
+  const TemporaryDirectory directory;
+  recipe::Recipe recipe = eight_bit_recipe(directory.path("run"));
+  recipe.train.max_steps = 2;
+  save_every(recipe, 2, StateDictType::kSharded);
+  train_run(recipe, {1});
+  const auto stored = checkpoint::DcpDirectory::open(directory.path("run/checkpoint-2/optimizer_0"));
+  const std::string dense = "optimizer.state.2.linear.weight.";
+  for (const bool is_missing : {true, false}) {
+    const std::string changed = directory.path(is_missing ? "missing" : "other");
+    const std::string message = message_of<UserError>([&] {
+      run_ranks(1, [&](std::unique_ptr<dist::ProcessGroup> world) {
+        io::make_directories(changed);
+        checkpoint::Attempt attempt(*world, "writing");
+        checkpoint::ShardedWriter writer(*world, changed, attempt);
+        for (const auto& tensor : stored.tensors()) {
+          const bool is_changed = tensor.key == dense + "absmax1";
+          const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
+          const auto bytes = stored.read_rows(tensor, 0, rows);
+          if (!is_changed || !is_missing) {
+            writer.add_rows({tensor.path, is_changed ? io::Dtype::kI32 : tensor.dtype, tensor.shape}, {0, rows}, bytes);
+          }
+        }
+        writer.finish();
+        attempt.agree();
+        const auto run = assemble_on(std::move(world), recipe, shard::Strategy::kFullShard);
+        checkpoint::load_optimizer(changed, *run->optimizer, *run->engine);
+      });
+    });
+    INFO(message);
+    CHECK(message.find(is_missing ? "'2.linear.weight' has no absmax1" : "type I32, expected [200, 1] and F32") !=
+          std::string::npos);
   }
 }
 
