@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes schedules.json: the rates of transformers' schedules, as TrainingArguments sets them up, and
 learning_rates_tiny.json: 5 steps of SGD with learning_rate_mapping, as make_training.py records them, with the parameter
-groups that SentenceTransformerTrainer makes.
+groups that SentenceTransformerTrainer makes, and adamw_8bit_losses_minilm.json: adamw_losses_minilm.json with
+bitsandbytes' AdamW8bit.
 
-usage: test/golden/make_optimizers.py [--out test/golden]
+usage: test/golden/make_optimizers.py [--minilm .deps/models/all-MiniLM-L6-v2] [--out test/golden]
 """
 import argparse
 import pathlib
@@ -14,7 +15,7 @@ sys.path.insert(0, str(HERE))
 import peers  # noqa: E402
 import torch  # noqa: E402
 from datasets import disable_progress_bars  # noqa: E402
-from make_training import figures, weight_figures  # noqa: E402
+from make_training import ADAMW_MINILM, figures, train, weight_figures  # noqa: E402
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments  # noqa: E402
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss  # noqa: E402
 from transformers import TrainingArguments, get_scheduler  # noqa: E402
@@ -49,6 +50,7 @@ def parameter_groups(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minilm", default=".deps/models/all-MiniLM-L6-v2")
     parser.add_argument("--out", type=pathlib.Path, default=HERE)
     arguments = parser.parse_args()
     disable_progress_bars()
@@ -62,6 +64,9 @@ def main():
     content["parameter_groups"] = parameter_groups(tiny_bert)
     content["final_weights"] = weight_figures(model, peers.load_model(tiny_bert))
     peers.write_json(arguments.out / "learning_rates_tiny.json", content)
+    options = {**ADAMW_MINILM, "optim": "adamw_8bit"}
+    _, trace, _ = train(arguments.minilm, rows, options, torch.float32)
+    peers.write_json(arguments.out / "adamw_8bit_losses_minilm.json", {"options": options, **trace})
 
 
 if __name__ == "__main__":

@@ -61,10 +61,11 @@ recipe::Recipe twenty_steps(optim::OptimizerType type) {
   return recipe;
 }
 
-double largest_loss_difference(const Outcome& a, const Outcome& b) {
-  double largest = 0;
-  for (size_t i = 0; i < a.losses.size(); ++i) {
-    largest = std::max(largest, std::fabs(a.losses[i] - b.losses[i]) / b.losses[i]);
+// Relative.
+double largest_difference(const std::vector<double>& found, const std::vector<double>& expected) {
+  double largest = found.size() == expected.size() ? 0 : 1;
+  for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
+    largest = std::max(largest, std::fabs(found[i] - expected[i]) / expected[i]);
   }
   return largest;
 }
@@ -84,19 +85,18 @@ std::string refusal(const recipe::Recipe& recipe) {
 
 }  // namespace
 
-TEST_CASE("20 steps with 8-bit moments lose what 20 steps of AdamW lose, to 1 part in 500") {
+TEST_CASE("20 steps with 8-bit moments lose what 20 steps of AdamW lose, to 1 part in 1000") {
   const Outcome eight = outcome_of(twenty_steps(optim::OptimizerType::kAdamW8bit), 1);
   const Outcome exact = outcome_of(twenty_steps(optim::OptimizerType::kAdamW), 1);
   CHECK(exact.losses.back() < 0.8 * exact.losses.front());
-  const double difference = largest_loss_difference(eight, exact);
+  const double difference = largest_difference(eight.losses, exact.losses);
   INFO("largest relative difference of a loss " << difference << "; losses " << exact.losses.front() << " to "
                                                 << exact.losses.back());
-  CHECK(difference < 2e-3);
+  CHECK(difference < 1e-3);
   CHECK(difference > 0);
 }
 
-TEST_CASE("20 steps of the real model with 8-bit moments lose what the peer's AdamW loses, to 1 part in 100") {
-  const auto figures = test::golden_json("adamw_losses_minilm.json");
+TEST_CASE("20 steps of the real model with 8-bit moments lose what the peer's lose with them and without") {
   auto recipe = test::tiny_recipe();
   recipe.model.name_or_path = test::minilm_path();
   recipe.model.dropout = 0.0;
@@ -106,15 +106,20 @@ TEST_CASE("20 steps of the real model with 8-bit moments lose what the peer's Ad
   recipe.optim.optim = optim::OptimizerType::kAdamW8bit;
   recipe.optim.learning_rate = 2e-5;
   recipe.optim.warmup_steps = 3;
-  const Outcome eight = outcome_of(recipe, 1);
-  double largest = 0;
-  for (size_t i = 0; i < eight.losses.size(); ++i) {
-    const auto expected = figures["losses"][i].get<double>();
-    largest = std::max(largest, std::fabs(eight.losses[i] - expected) / expected);
+  std::vector<double> losses;
+  run_ranks(1, [&](std::unique_ptr<dist::ProcessGroup> world) {
+    const auto run = test::assemble_on(std::move(world), recipe, shard::Strategy::kFullShard);
+    auto runner = test::runner_of(*run);
+    for (int64_t step = 0; const auto batch = run->loader->next(); ++step) {
+      losses.push_back(runner.run(*batch, run->schedule->factor(step)).loss);
+    }
+  });
+  for (const char* golden : {"adamw_8bit_losses_minilm.json", "adamw_losses_minilm.json"}) {
+    const auto expected = test::golden_json(golden)["losses"].get<std::vector<double>>();
+    const double difference = largest_difference(losses, expected);
+    INFO(golden << ": largest relative difference of a loss " << difference);
+    CHECK(difference < 5e-4);
   }
-  INFO("largest relative difference of a loss " << largest);
-  WARN(largest);
-  CHECK(largest < 0.01);
 }
 
 TEST_CASE("8-bit moments train alike under every strategy and place; the plan is what they take") {
@@ -137,7 +142,7 @@ TEST_CASE("8-bit moments train alike under every strategy and place; the plan is
     recipe.sharding.hybrid_shard_size = 2;
     const Outcome found = outcome_of(recipe, ranks, strategy);
     // Adam turns the rounding of gradients that are zero in exact arithmetic into steps.
-    CHECK(largest_loss_difference(found, one) < 1e-4);
+    CHECK(largest_difference(found.losses, one.losses) < 1e-4);
     CHECK(optimizer_bytes(found.planned) == optimizer_bytes(found.measured));
   }
 }
