@@ -165,11 +165,11 @@ class Deberta final : public Encoder {
     }
     if (config.type_vocab_size > 0) {
       token_type_ =
-          builder.add("embeddings.token_type_embeddings.weight", {config.type_vocab_size, config.embedding_size}, true);
+          builder.add_table("embeddings.token_type_embeddings", config.type_vocab_size, config.embedding_size);
     }
     if (config.has_relative_positions) {
       builder.begin_block("encoder.rel_embeddings", true);
-      relative_ = builder.add("encoder.rel_embeddings.weight", {2 * config.span(), hidden}, true);
+      relative_ = builder.add_table("encoder.rel_embeddings", 2 * config.span(), hidden);
       if (config.normalizes_positions) {
         relative_norm_ = builder.layer_norm("encoder.LayerNorm", hidden, config.norm_eps);
       }

@@ -154,6 +154,12 @@ const Parameter* BlockBuilder::add(std::string name, std::vector<int64_t> shape,
   return &parts_.parameters.back();
 }
 
+const Parameter* BlockBuilder::add_table(const std::string& name, int64_t rows, int64_t width) {
+  const Parameter* table = add(name + ".weight", {rows, width}, true);
+  parts_.parameters.back().is_table = true;
+  return table;
+}
+
 Linear BlockBuilder::linear(const std::string& name, int64_t in, int64_t out, bool has_bias) {
   constexpr uint32_t kSites = 16;  // that a layer's dropout has room for
   Projection projection;
@@ -183,7 +189,7 @@ Embedding BlockBuilder::embedding(const std::string& name, int64_t rows, int64_t
   table.in = rows;
   table.out = width;
   table.is_table = true;
-  table.weight = add(name + ".weight", {rows, width}, true);
+  table.weight = add_table(name, rows, width);
   parts_.projections.push_back(std::move(table));
   return {&parts_.projections.back(), padding};
 }

@@ -89,6 +89,8 @@ class BlockBuilder {
 
   void begin_block(std::string name, bool is_read_by_backward);
   const Parameter* add(std::string name, std::vector<int64_t> shape, bool has_weight_decay);
+  // `name`.weight [rows, width], whose rows are looked up.
+  const Parameter* add_table(const std::string& name, int64_t rows, int64_t width);
   // `name`.weight [out, in] and, if asked for, `name`.bias.
   Linear linear(const std::string& name, int64_t in, int64_t out, bool has_bias = true);
   // The same without bias, for one that is never quantized.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,10 @@ struct Parameter {
   std::string state_path;      // what precedes `name` in sentence-transformers' state dict ("0.model.", "2.")
   std::vector<int64_t> shape;  // at least one dimension
   bool is_trainable = true;
+  bool is_table = false;         // looked up by ids (torch.nn.Embedding's weight)
   bool has_weight_decay = true;  // false for biases and normalization weights
+  // Of its own, before the schedule; nothing: the run's.
+  std::optional<double> learning_rate = std::nullopt;
   // What the value is kept in between uses: a trainable parameter in fp32, a frozen one as its file has it.
   at::ScalarType stored_dtype = at::kFloat;
   at::Tensor leaf;  // fp32 or bf16

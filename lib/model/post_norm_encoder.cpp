@@ -63,7 +63,7 @@ class PostNormEncoder final : public Encoder {
                                     config_.counts_from_padding ? config_.padding_token : std::nullopt);
     }
     if (is_given(names.token_type)) {
-      token_type_ = builder.add(names.token_type, {config_.type_vocab_size, config_.embedding_size}, true);
+      token_type_ = builder.add_table(names.token_type, config_.type_vocab_size, config_.embedding_size);
     }
     if (is_given(names.relative_bias)) {
       relative_bias_ = builder.add(names.relative_bias, {config_.relative->buckets, config_.heads}, false);

@@ -21,7 +21,7 @@ struct PostNormNames {
   const char* prefix = "";  // of files with a head
   const char* word = "embeddings.word_embeddings";
   const char* position = "embeddings.position_embeddings";
-  const char* token_type = "embeddings.token_type_embeddings.weight";
+  const char* token_type = "embeddings.token_type_embeddings";
   const char* embedding_norm = "embeddings.LayerNorm";
   const char* embedding_projection = "";  // from embedding_size to hidden_size
   const char* relative_bias = "";         // a table [buckets, heads] for the scores of all layers

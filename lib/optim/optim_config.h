@@ -20,6 +20,9 @@ enum class ScheduleType {
   kInverseSqrt
 };
 
+// Where the polynomial schedule ends; the learning rate is above it.
+inline constexpr double kPolynomialEnd = 1e-7;
+
 struct OptimConfig {
   OptimizerType optim = OptimizerType::kAdamW;
   double learning_rate = 5e-5;

@@ -3,93 +3,21 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "optim/adamw.h"
+#include "optim/adamw_8bit.h"
+#include "quant/bnb_blockwise8.h"
 
 namespace stft::optim {
 namespace {
-
-class AdamW final : public Optimizer {
- public:
-  explicit AdamW(const OptimConfig& config) : config_(config) {}
-
-  void step(const std::vector<Update>& updates, double learning_rate, double gradient_scale) override {
-    const at::NoGradGuard no_grad;
-    make_moments(updates);
-    steps_.fill_(static_cast<double>(++step_count_));
-    update_group(updates, learning_rate, gradient_scale, true);
-    update_group(updates, learning_rate, gradient_scale, false);
-  }
-
-  OptimizerState state(const std::vector<Update>& updates) override {
-    make_moments(updates);
-    OptimizerState state;
-    state.names = {"exp_avg", "exp_avg_sq"};
-    for (const Moments& moments : moments_) {
-      state.tensors.push_back({moments.first, moments.second});
-    }
-    return state;
-  }
-  int64_t state_bytes() const override {
-    int64_t sum = 0;
-    for (const Moments& moments : moments_) {
-      sum += static_cast<int64_t>(moments.first.nbytes() + moments.second.nbytes());
-    }
-    return sum;
-  }
-  int64_t steps() const override { return step_count_; }
-  void set_steps(int64_t steps) override { step_count_ = steps; }
-
- private:
-  struct Moments {
-    at::Tensor first, second;
-  };
-
-  void make_moments(const std::vector<Update>& updates) {
-    if (moments_.empty()) {
-      for (const Update& update : updates) {
-        moments_.push_back({at::zeros_like(update.value), at::zeros_like(update.value)});
-      }
-    }
-    STFT_CHECK(moments_.size() == updates.size(), "the optimizer's tensors changed");
-  }
-
-  void update_group(const std::vector<Update>& updates, double learning_rate, double gradient_scale, bool with_decay) {
-    std::vector<at::Tensor> values, gradients, first, second, steps;
-    for (size_t i = 0; i < updates.size(); ++i) {
-      if (updates[i].has_weight_decay != with_decay || updates[i].value.numel() == 0) {
-        continue;
-      }
-      values.push_back(updates[i].value);
-      gradients.push_back(updates[i].gradient);
-      first.push_back(moments_[i].first);
-      second.push_back(moments_[i].second);
-      steps.push_back(steps_);
-    }
-    if (values.empty()) {
-      return;
-    }
-    // The kernel divides the gradients by grad_scale in the same pass.
-    std::optional<at::Tensor> divisor;
-    if (gradient_scale != 1.0) {
-      divisor = at::full({}, 1.0 / gradient_scale, at::kFloat);
-    }
-    at::_fused_adamw_(values, gradients, first, second, {}, steps, learning_rate, config_.adam_beta1,
-                      config_.adam_beta2, with_decay ? config_.weight_decay : 0.0, config_.adam_epsilon, false, false,
-                      divisor, {});
-  }
-
-  OptimConfig config_;
-  std::vector<Moments> moments_;
-  at::Tensor steps_ = at::zeros({}, at::kFloat);
-  int64_t step_count_ = 0;
-};
 
 class Sgd final : public Optimizer {
  public:
   explicit Sgd(const OptimConfig& config) : config_(config) {}
 
-  void step(const std::vector<Update>& updates, double learning_rate, double gradient_scale) override {
+  void step(const std::vector<Update>& updates, double rate_factor, double gradient_scale) override {
     const at::NoGradGuard no_grad;
     for (const Update& update : updates) {
+      const double learning_rate = update.learning_rate * rate_factor;
       if (update.has_weight_decay && config_.weight_decay != 0) {
         update.value.mul_(1.0 - learning_rate * config_.weight_decay);
       }
@@ -99,8 +27,8 @@ class Sgd final : public Optimizer {
     step_count_ += 1;
   }
 
-  OptimizerState state(const std::vector<Update>& updates) override {
-    return {{}, std::vector<std::vector<at::Tensor>>(updates.size())};
+  std::vector<std::vector<StateTensor>> state(const std::vector<Update>& updates) override {
+    return std::vector<std::vector<StateTensor>>(updates.size());
   }
   int64_t state_bytes() const override { return 0; }
   int64_t steps() const override { return step_count_; }
@@ -116,13 +44,24 @@ class Sgd final : public Optimizer {
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config) {
   switch (config.optim) {
     case OptimizerType::kAdamW:
-      return std::make_unique<AdamW>(config);
+      return make_adamw(config);
+    case OptimizerType::kAdamW8bit:
+      return make_adamw_8bit(config);
     case OptimizerType::kSgd:
       return std::make_unique<Sgd>(config);
-    case OptimizerType::kAdamW8bit:
-      break;
   }
   throw_internal("optimizer is available", "");
+}
+
+int64_t planned_state_bytes(const OptimConfig& config, const TensorFacts& facts, int64_t rows) {
+  constexpr int64_t kFloatBytes = 4;
+  if (config.optim == OptimizerType::kSgd) {
+    return 0;
+  }
+  const bool is_8bit = config.optim == OptimizerType::kAdamW8bit && has_8bit_moments(facts);
+  const int64_t of_row =
+      is_8bit ? facts.row_numel + kFloatBytes * quant::byte_blocks(facts.row_numel) : kFloatBytes * facts.row_numel;
+  return 2 * of_row * rows;
 }
 
 }  // namespace stft::optim

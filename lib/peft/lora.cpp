@@ -67,6 +67,7 @@ class Attacher {
     parameter.name = projection.name + "." + part + ".default" + suffix;
     parameter.state_path = model_.spec().state_path(0);
     parameter.shape = std::move(shape);
+    parameter.is_table = kind == AdapterTensorKind::kTableDown;
     parameter.has_weight_decay = kind != AdapterTensorKind::kUpBias;
     const auto index = static_cast<int64_t>(model_.parameters().size());
     model_.parameters().push_back(std::move(parameter));

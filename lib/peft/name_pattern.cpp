@@ -36,6 +36,20 @@ struct ParamDeleter {
   void operator()(OnigMatchParam* param) const { onig_free_match_param(param); }
 };
 
+std::unique_ptr<OnigMatchParam, ParamDeleter> match_param() {
+  std::unique_ptr<OnigMatchParam, ParamDeleter> param(onig_new_match_param());
+  onig_initialize_match_param(param.get());
+  onig_set_retry_limit_in_match_of_match_param(param.get(), kMostRetries);
+  onig_set_retry_limit_in_search_of_match_param(param.get(), kMostRetries);
+  return param;
+}
+
+void check_found(int found, const std::string& pattern, const std::string& name) {
+  if (found < 0 && found != ONIG_MISMATCH) {
+    throw UserError("the regular expression '" + shown(pattern) + "' takes too many steps on '" + name + "'");
+  }
+}
+
 }  // namespace
 
 struct NamePattern::Compiled {
@@ -43,11 +57,14 @@ struct NamePattern::Compiled {
   Compiled(const Compiled&) = delete;
   Compiled& operator=(const Compiled&) = delete;
   ~Compiled() {
-    if (regex != nullptr) {
-      onig_free(regex);
+    for (OnigRegex regex : {anywhere, whole}) {
+      if (regex != nullptr) {
+        onig_free(regex);
+      }
     }
   }
-  OnigRegex regex = nullptr;
+  OnigRegex anywhere = nullptr;
+  OnigRegex whole = nullptr;
 };
 
 NamePattern::NamePattern(const std::string& pattern) : pattern_(pattern) {
@@ -58,13 +75,8 @@ NamePattern::NamePattern(const std::string& pattern) : pattern_(pattern) {
   });
   auto compiled = std::make_shared<Compiled>();
   OnigErrorInfo info{};
-  // Alone first: "a)|(b" would be valid only inside the parentheses.
-  for (const std::string& text : {pattern, "\\A(?:" + pattern + ")\\z"}) {
-    if (compiled->regex != nullptr) {
-      onig_free(compiled->regex);
-      compiled->regex = nullptr;
-    }
-    const int code = onig_new(&compiled->regex, bytes_of(text), bytes_of(text) + text.size(), ONIG_OPTION_NONE,
+  const auto compile = [&](OnigRegex& regex, const std::string& text) {
+    const int code = onig_new(&regex, bytes_of(text), bytes_of(text) + text.size(), ONIG_OPTION_NONE,
                               ONIG_ENCODING_UTF8, python_syntax(), &info);
     if (code != ONIG_NORMAL) {
       std::array<OnigUChar, ONIG_MAX_ERROR_MESSAGE_LEN> message{};
@@ -72,21 +84,30 @@ NamePattern::NamePattern(const std::string& pattern) : pattern_(pattern) {
       throw UserError("the regular expression '" + shown(pattern) + "' is not valid: " +
                       std::string(reinterpret_cast<const char*>(message.data()), static_cast<std::size_t>(length)));
     }
-  }
+  };
+  // Alone first: "a)|(b" would be valid only inside the parentheses.
+  compile(compiled->anywhere, pattern);
+  compile(compiled->whole, "\\A(?:" + pattern + ")\\z");
   compiled_ = std::move(compiled);
 }
 
 bool NamePattern::matches(const std::string& name) const {
-  const std::unique_ptr<OnigMatchParam, ParamDeleter> param(onig_new_match_param());
-  onig_initialize_match_param(param.get());
-  onig_set_retry_limit_in_match_of_match_param(param.get(), kMostRetries);
+  const auto param = match_param();
   const OnigUChar* begin = bytes_of(name);
   const OnigUChar* end = begin + name.size();
-  const int found = onig_match_with_param(compiled_->regex, begin, end, begin, nullptr, ONIG_OPTION_NONE, param.get());
-  if (found < 0 && found != ONIG_MISMATCH) {
-    throw UserError("the regular expression '" + shown(pattern_) + "' takes too many steps on '" + name + "'");
-  }
+  const int found = onig_match_with_param(compiled_->whole, begin, end, begin, nullptr, ONIG_OPTION_NONE, param.get());
+  check_found(found, pattern_, name);
   return found == static_cast<int>(name.size());
+}
+
+bool NamePattern::is_found_in(const std::string& name) const {
+  const auto param = match_param();
+  const OnigUChar* begin = bytes_of(name);
+  const OnigUChar* end = begin + name.size();
+  const int found =
+      onig_search_with_param(compiled_->anywhere, begin, end, begin, end, nullptr, ONIG_OPTION_NONE, param.get());
+  check_found(found, pattern_, name);
+  return found >= 0;
 }
 
 }  // namespace stft::peft

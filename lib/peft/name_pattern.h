@@ -1,4 +1,4 @@
-// Patterns over module names, in the syntax of Python's `re`.
+// Patterns over names of modules and parameters, in the syntax of Python's `re`.
 #pragma once
 
 #include <memory>
@@ -13,6 +13,8 @@ class NamePattern {
 
   // re.fullmatch. UserError when the search takes too many steps.
   bool matches(const std::string& name) const;
+  // re.search. UserError likewise.
+  bool is_found_in(const std::string& name) const;
 
  private:
   struct Compiled;

@@ -16,6 +16,7 @@ struct Adam8bitOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.01;  // decoupled
+  double gradient_scale = 1;   // every gradient counts as multiplied by it
   std::int64_t step = 1;       // from 1, this step
 };
 
@@ -23,6 +24,8 @@ struct Adam8bitOptions {
 struct Adam8bitState {
   ByteBlocks m;
   ByteBlocks v;
+  // Each row of so many values has blocks of its own, the last of which may be short; 0: all values are one row.
+  std::int64_t row_elements = 0;
 };
 
 // One step. A gradient that is not finite leaves its block's parameters and state alone; false when there was one.

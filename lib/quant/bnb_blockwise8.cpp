@@ -17,7 +17,7 @@ constexpr std::uint32_t kPrefixes = 1U << (32 - kDroppedBits);
 constexpr float kSmallestAbsmax = 1e-38F;
 
 std::int64_t blocks_of(std::size_t count) {
-  return static_cast<std::int64_t>((count + kByteBlock - 1) / kByteBlock);
+  return byte_blocks(static_cast<std::int64_t>(count));
 }
 
 }  // namespace

@@ -15,6 +15,10 @@ namespace stft::quant {
 
 inline constexpr std::int64_t kByteBlock = 256;  // values of a block in both uses
 
+constexpr std::int64_t byte_blocks(std::int64_t values) {
+  return (values + kByteBlock - 1) / kByteBlock;
+}
+
 // 256 ascending numbers with a quick way to the nearest.
 class ByteMap {
  public:

@@ -123,15 +123,8 @@ std::vector<Refusal> loss_refusals(const loss::LossConfig& l) {
   };
 }
 
-std::vector<Refusal> train_refusals(const TrainConfig& t, const optim::OptimConfig& o) {
-  using optim::ScheduleType;
-  const bool has_schedule = o.lr_scheduler_type == ScheduleType::kLinear ||
-                            o.lr_scheduler_type == ScheduleType::kConstant ||
-                            o.lr_scheduler_type == ScheduleType::kConstantWithWarmup;
+std::vector<Refusal> train_refusals(const TrainConfig& t) {
   return {
-      {"train.optim", o.optim == optim::OptimizerType::kAdamW8bit, name_of(kOptimizers, o.optim)},
-      {"train.learning_rate_mapping", !o.learning_rate_mapping.empty(), "learning_rate_mapping"},
-      {"train.lr_scheduler_type", !has_schedule, name_of(kSchedules, o.lr_scheduler_type)},
       {"train.batch_sampler", t.batch_sampler != BatchSampler::kBatchSampler, name_of(kBatchSamplers, t.batch_sampler)},
       {"train.multi_dataset_batch_sampler", t.multi_dataset_batch_sampler != MultiDatasetBatchSampler::kProportional,
        name_of(kMultiDatasetBatchSamplers, t.multi_dataset_batch_sampler)},
@@ -224,7 +217,7 @@ void check_availability(const Recipe& recipe, Diagnostics& diagnostics) {
   report(model_refusals(recipe.model), diagnostics);
   report(sharding_refusals(recipe.sharding), diagnostics);
   report(loss_refusals(recipe.loss), diagnostics);
-  report(train_refusals(recipe.train, recipe.optim), diagnostics);
+  report(train_refusals(recipe.train), diagnostics);
   report(run_refusals(recipe), diagnostics);
   if (recipe.launch.backend == dist::BackendKind::kNccl) {
     diagnostics.add("launch.backend", nccl_refusal());

@@ -45,6 +45,10 @@ optim::OptimConfig read_optim(Reader& reader) {
   optim.max_grad_norm = reader.number("max_grad_norm", kFromZero).value_or(optim.max_grad_norm);
   optim.lr_scheduler_type = reader.choice("lr_scheduler_type", kSchedules).value_or(optim.lr_scheduler_type);
   optim.warmup_steps = read_steps(reader, "warmup_steps", kFromZero).value_or(optim.warmup_steps);
+  if (optim.lr_scheduler_type == optim::ScheduleType::kPolynomial && optim.learning_rate <= optim::kPolynomialEnd) {
+    reader.diagnostics().add(reader.key_path("learning_rate"),
+                             "must be above 1e-7, where the polynomial schedule ends");
+  }
   return optim;
 }
 

@@ -46,13 +46,12 @@ IntegerLists of_all_ranks(const Figures& own, dist::ProcessGroup& world) {
 }  // namespace
 
 IntegerLists planned_memory(Run& run) {
-  int64_t trainable = 0;
+  int64_t optimizer = 0;
   for (const shard::LocalParameter& local : run.engine->local_parameters()) {
-    trainable += local.parameter->is_trainable ? local.layout.own_numel() : 0;
+    optimizer += optimizer_bytes(run.recipe.optim, *local.parameter, local.layout.own_rows);
   }
   const bool keeps_whole = !run.reduces_every_micro_batch;
-  return of_all_ranks(figures(run.engine->planned_memory(keeps_whole), optimizer_bytes(run.recipe.optim, trainable)),
-                      run.mesh->world());
+  return of_all_ranks(figures(run.engine->planned_memory(keeps_whole), optimizer), run.mesh->world());
 }
 
 IntegerLists measured_memory(Run& run) {

@@ -20,6 +20,7 @@
 #include "train/console.h"
 #include "train/evaluation.h"
 #include "train/handshake.h"
+#include "train/learning_rates.h"
 #include "train/loaded_model.h"
 #include "train/prompt_report.h"
 #include "train/replicas.h"
@@ -159,6 +160,9 @@ void tell_about_inputs(const Run& run) {
   if (run.adapter) {
     tell_about_adapter(run);
   }
+  for (const std::string& line : describe_learning_rates(*run.model)) {
+    log::info(line);
+  }
   if (run.weights) {
     tell_about_weights(run);
   }
@@ -196,6 +200,7 @@ Run read_data(recipe::Recipe recipe, int64_t ranks, const data::Position& start)
 Run read_inputs(recipe::Recipe recipe, int64_t ranks, const data::Position& start) {
   Run run = read_data(std::move(recipe), ranks, start);
   read_model_and_evaluators(run);
+  set_learning_rates(run.recipe, *run.model);
   return run;
 }
 

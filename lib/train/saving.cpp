@@ -52,7 +52,7 @@ uint64_t save_checkpoint(Run& run, const SaveRequest& request) {
   content.adapter = adapter_of(run);
   if (request.with_optimizer) {
     content.optimizer.emplace(checkpoint::OptimizerSource{*run.optimizer, run.recipe.optim,
-                                                          run.schedule->learning_rate(request.state.position.step)});
+                                                          run.schedule->factor(request.state.position.step)});
   }
   content.manifest.state_dict_type = run.recipe.checkpoint.state_dict_type;
   content.manifest.step = request.state.position.step;

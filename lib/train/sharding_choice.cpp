@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/optimizer_state.h"
 #include "shard/strategy.h"
 
 namespace stft::train {
@@ -71,9 +72,8 @@ int64_t memory_per_rank(dist::ProcessGroup& world) {
   return (*std::min_element(shares.begin(), shares.end())).front();
 }
 
-int64_t optimizer_bytes(const optim::OptimConfig& config, int64_t parameters) {
-  // AdamW's two moments; SGD without momentum has none.
-  return config.optim == optim::OptimizerType::kSgd ? 0 : 2 * kFloatBytes * parameters;
+int64_t optimizer_bytes(const optim::OptimConfig& config, const model::Parameter& parameter, int64_t rows) {
+  return parameter.is_trainable ? optim::planned_state_bytes(config, checkpoint::facts_of(parameter), rows) : 0;
 }
 
 shard::ShardConfig sharding_of(const recipe::Recipe& recipe, const model::SentenceModel& model, int64_t ranks,
@@ -87,15 +87,15 @@ shard::ShardConfig sharding_of(const recipe::Recipe& recipe, const model::Senten
   }
   int64_t all = 0;
   int64_t trainable = 0;
+  shard::ModelBytes bytes;
   for (const model::Parameter& parameter : model.parameters()) {
     all += parameter.numel();
     trainable += parameter.is_trainable ? parameter.numel() : 0;
+    bytes.optimizer += optimizer_bytes(recipe.optim, parameter, parameter.shape.front());
   }
-  shard::ModelBytes bytes;
   bytes.parameters = all * kFloatBytes;
   bytes.gathered = sharding.param_dtype == shard::ParamDtype::kFp32 ? bytes.parameters : bytes.parameters / 2;
   bytes.gradients = trainable * kFloatBytes;
-  bytes.optimizer = optimizer_bytes(recipe.optim, trainable);
   sharding.strategy = shard::choose_strategy(bytes, ranks, memory);
   return sharding;
 }
@@ -110,11 +110,11 @@ bool keeps_whole_gradients(const recipe::Recipe& recipe, const shard::ShardEngin
   }
   // From what is the same on all ranks: padding counts, this rank's number of rows does not.
   const shard::MemoryUse use = engine.planned_memory(true);
-  int64_t trainable = 0;
+  int64_t optimizer = 0;
   for (const shard::LocalParameter& local : engine.local_parameters()) {
-    trainable += local.parameter->is_trainable ? local.layout.chunk_numel() : 0;
+    optimizer += optimizer_bytes(recipe.optim, *local.parameter, local.layout.chunk_rows);
   }
-  return use.parameters + use.gradients + use.gathers + optimizer_bytes(recipe.optim, trainable) <= memory / 2;
+  return use.parameters + use.gradients + use.gathers + optimizer <= memory / 2;
 }
 
 }  // namespace stft::train

@@ -28,7 +28,7 @@ shard::ShardConfig sharding_of(const recipe::Recipe& recipe, const model::Senten
 bool keeps_whole_gradients(const recipe::Recipe& recipe, const shard::ShardEngine& engine,
                            const shard::ShardConfig& sharding, int64_t memory);
 
-// What the optimizer keeps for `parameters` trainable elements, in bytes.
-int64_t optimizer_bytes(const optim::OptimConfig& config, int64_t parameters);
+// What the optimizer keeps of `rows` rows of a parameter, in bytes; nothing of a frozen one.
+int64_t optimizer_bytes(const optim::OptimConfig& config, const model::Parameter& parameter, int64_t rows);
 
 }  // namespace stft::train

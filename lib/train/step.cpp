@@ -76,12 +76,12 @@ double StepRunner::accumulate(const data::LocalStep& step) {
   return loss;
 }
 
-StepResult StepRunner::run(const data::LocalStep& step, double learning_rate,
+StepResult StepRunner::run(const data::LocalStep& step, double rate_factor,
                            const std::function<bool()>& is_stop_requested) {
   Totals local;
   local.loss = accumulate(step);
   const auto parameters = engine_.local_parameters();
-  const auto updates = checkpoint::updates_of(parameters, true);
+  const auto updates = checkpoint::updates_of(parameters, {true, options_.learning_rate});
   std::vector<at::Tensor> gradients;
   for (const shard::LocalParameter& parameter : parameters) {
     if (parameter.gradient.defined() && parameter.copy == 0) {  // what several ranks hold counts once
@@ -102,7 +102,7 @@ StepResult StepRunner::run(const data::LocalStep& step, double learning_rate,
   result.is_stop_requested = total.stop_requests > 0;
   result.is_finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   if (result.is_finite) {
-    optimizer_.step(updates, learning_rate, optim::clip_coefficient(result.grad_norm, options_.max_grad_norm));
+    optimizer_.step(updates, rate_factor, optim::clip_coefficient(result.grad_norm, options_.max_grad_norm));
   }
   engine_.clear_gradients();
   return result;

@@ -17,6 +17,7 @@ namespace stft::train {
 struct StepOptions {
   uint64_t seed = 0;
   loss::LossConfig loss;
+  double learning_rate = 0;    // before the schedule, of parameters without their own
   double max_grad_norm = 1.0;  // 0: no clipping
   model::Layout layout = model::Layout::kPacked;
   bool has_dropout = true;
@@ -39,11 +40,10 @@ class StepRunner {
   StepRunner(const model::SentenceModel& model, shard::ShardEngine& engine, optim::Optimizer& optimizer, Mesh& mesh,
              StepOptions options);
 
-  // Collective: forward, loss, backward, one reduction of loss and norm, then the update at `learning_rate`. Whether
-  // the numbers are finite is decided from the reduced values, so all ranks agree; so is whether to stop, from this
-  // rank's `is_stop_requested` (may be empty), asked as late as possible.
-  StepResult run(const data::LocalStep& step, double learning_rate,
-                 const std::function<bool()>& is_stop_requested = {});
+  // Collective: forward, loss, backward, one reduction of loss and norm, then the update at the rates times
+  // `rate_factor` (the schedule's). Whether the numbers are finite is decided from the reduced values, so all ranks
+  // agree; so is whether to stop, from this rank's `is_stop_requested` (may be empty), asked as late as possible.
+  StepResult run(const data::LocalStep& step, double rate_factor, const std::function<bool()>& is_stop_requested = {});
 
   // Collective: forward and backward only; afterwards the engine holds the summed gradients. This rank's part of the
   // loss.

@@ -27,6 +27,7 @@ StepOptions step_options(const Run& run) {
   StepOptions options;
   options.seed = recipe.run.seed;
   options.loss = recipe.loss;
+  options.learning_rate = recipe.optim.learning_rate;
   options.max_grad_norm = recipe.optim.max_grad_norm;
   options.layout = layout_of(recipe.train.packing);
   options.recomputes = recipe.train.gradient_checkpointing;
@@ -118,7 +119,7 @@ void Trainer::take_step(const data::LocalStep& step) {
   const double start = monotonic_seconds();
   const auto counts = run_.mesh->counts();
   last_step_.learning_rate = run_.schedule->learning_rate(state_.position.step);
-  last_step_.result = runner_.run(step, last_step_.learning_rate, is_stop_requested_);
+  last_step_.result = runner_.run(step, run_.schedule->factor(state_.position.step), is_stop_requested_);
   const StepResult& result = last_step_.result;
   if (!result.is_finite && run_.recipe.train.on_nonfinite == recipe::OnNonfinite::kStop) {
     throw SystemError(fmt::format("step {}: the loss is {} and the gradient norm {}; stopped before the update",

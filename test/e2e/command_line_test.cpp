@@ -64,8 +64,8 @@ TEST_CASE("what a later version brings is refused by name", "[e2e][cli]") {
   }
   check_refused({"train", "configs/tiny.yaml", "--set", "adapter.type=qlora"},
                 {"adapter.type", "qlora needs a block quantization"});
-  check_refused({"train", "configs/tiny.yaml", "--set", "train.optim=adamw_8bit"},
-                {"train.optim", "not available yet"});
+  check_refused({"train", "configs/tiny.yaml", "--set", "checkpoint.async=true"},
+                {"checkpoint.async", "not available yet"});
 }
 
 TEST_CASE("help and version are results", "[e2e][cli]") {

@@ -3,7 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
+#include "io/json.h"
 #include "optim/clip.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -36,10 +39,10 @@ TEST_CASE("AdamW follows the paper's update, with decay only where it is asked f
   double expected_plain = 2.0;
   for (int step = 1; step <= 4; ++step) {
     const double gradient = 0.5 * step;
-    optimizer->step({{decayed, at::full({3}, gradient), true},
-                     {plain, at::full({3}, gradient), false},
-                     {empty, at::empty({0}), true}},
-                    rate, 0.5);
+    optimizer->step({{decayed, at::full({3}, gradient), true, 2 * rate, {}},
+                     {plain, at::full({3}, gradient), false, 2 * rate, {}},
+                     {empty, at::empty({0}), true, 2 * rate, {}}},
+                    0.5, 0.5);
     const double scaled = gradient * 0.5;
     m = 0.9 * m + 0.1 * scaled;
     v = 0.999 * v + 0.001 * scaled * scaled;
@@ -55,7 +58,7 @@ TEST_CASE("SGD steps against the scaled gradient") {
   OptimConfig config;
   config.optim = OptimizerType::kSgd;
   auto value = at::full({2}, 1.0);
-  make_optimizer(config)->step({{value, at::full({2}, 4.0), true}}, 0.1, 0.5);
+  make_optimizer(config)->step({{value, at::full({2}, 4.0), true, 0.2, {}}}, 0.5, 0.5);
   CHECK(value[0].item<double>() == Approx(0.8));
 }
 
@@ -72,6 +75,30 @@ TEST_CASE("schedules give transformers' rates") {
   const Schedule warm(with_schedule(ScheduleType::kConstantWithWarmup, 4), 10);
   CHECK(warm.learning_rate(1) == Approx(0.25));
   CHECK(warm.learning_rate(9) == 1.0);
+}
+
+TEST_CASE("every schedule gives the rates of transformers' own, warm-up as steps and as a ratio") {
+  const auto golden = stft::io::read_json_file(std::string(STFT_SOURCE_DIR) + "/test/golden/schedules.json");
+  const auto steps = golden["steps"].get<int64_t>();
+  const std::map<std::string, ScheduleType> types = {{"linear", ScheduleType::kLinear},
+                                                     {"cosine", ScheduleType::kCosine},
+                                                     {"cosine_with_restarts", ScheduleType::kCosineWithRestarts},
+                                                     {"constant", ScheduleType::kConstant},
+                                                     {"constant_with_warmup", ScheduleType::kConstantWithWarmup},
+                                                     {"polynomial", ScheduleType::kPolynomial},
+                                                     {"inverse_sqrt", ScheduleType::kInverseSqrt}};
+  CHECK(golden["rates"].size() == 3 * types.size());
+  for (const auto& entry : golden["rates"]) {
+    OptimConfig config = with_schedule(types.at(entry["type"]), entry["warmup_steps"].get<double>());
+    config.learning_rate = golden["learning_rate"].get<double>();
+    const Schedule schedule(config, steps);
+    for (int64_t step = 0; step <= steps; ++step) {
+      INFO(entry["type"] << " " << entry["warmup_steps"] << " step " << step);
+      const auto expected = entry["rates"][static_cast<size_t>(step)].get<double>();
+      CHECK(schedule.learning_rate(step) == Approx(expected).epsilon(1e-12).margin(1e-18));
+      CHECK(schedule.factor(step) * config.learning_rate == schedule.learning_rate(step));
+    }
+  }
 }
 
 TEST_CASE("norms are those of all elements, and show what is not finite") {

@@ -72,6 +72,21 @@ TEST_CASE("a text is a regular expression of the whole name") {
   CHECK_THROWS_AS(hostile.matches("encoder.layer.0.attention.self.query"), UserError);
 }
 
+TEST_CASE("a pattern is found as re.search finds it") {
+  const std::string name = "model.0.model.encoder.layer.1.attention.self.query.lora_B.default.weight";
+  for (const char* found : {"lora_B", "^model", "weight$", "layer\\.(1|2)\\.", "lora_(?!A)", "|x", ""}) {
+    INFO(found);
+    CHECK(peft::NamePattern(found).is_found_in(name));
+  }
+  for (const char* absent : {"lora_A", "^encoder", "layer$", "Query"}) {
+    INFO(absent);
+    CHECK_FALSE(peft::NamePattern(absent).is_found_in(name));
+  }
+  CHECK(peft::NamePattern("a|b").is_found_in("xb"));
+  const peft::NamePattern hostile("(([a-z.]*)*)*[!0-9][x-z]");
+  CHECK_THROWS_AS(hostile.is_found_in("encoder.layer.0.attention.self.query"), UserError);
+}
+
 TEST_CASE("modules are left out by exclude_modules, modules_to_save and layers_to_transform") {
   auto config = with_text("all-linear");
   config.exclude_modules = {"key", "encoder.layer.0.output.dense"};

@@ -66,6 +66,7 @@ inline train::StepRunner runner_of(train::Run& run, bool reduces_every_micro_bat
   train::StepOptions options;
   options.seed = run.recipe.run.seed;
   options.loss = run.recipe.loss;
+  options.learning_rate = run.recipe.optim.learning_rate;
   options.max_grad_norm = run.recipe.optim.max_grad_norm;
   options.recomputes = run.recipe.train.gradient_checkpointing;
   options.reduces_every_micro_batch = reduces_every_micro_batch;

@@ -49,6 +49,14 @@ inline recipe::Recipe checkpoint_recipe(const std::string& output_dir) {
   return recipe;
 }
 
+// The same with 8-bit AdamW and a layer that is large enough for it, whose rows 3 ranks do not share evenly.
+inline recipe::Recipe eight_bit_recipe(const std::string& output_dir) {
+  recipe::Recipe recipe = checkpoint_recipe(output_dir);
+  recipe.optim.optim = optim::OptimizerType::kAdamW8bit;
+  recipe.model.dense = model::DenseConfig{200, model::DenseActivation::kTanh, true};
+  return recipe;
+}
+
 inline void save_every(recipe::Recipe& recipe, int64_t steps, checkpoint::StateDictType type) {
   recipe.checkpoint.save_strategy = checkpoint::SaveStrategy::kSteps;
   recipe.checkpoint.save_steps = static_cast<double>(steps);

@@ -11,8 +11,10 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/dcp_reader.h"
 #include "checkpoint/export_model.h"
+#include "checkpoint/optimizer_state.h"
 #include "checkpoint/stored_model.h"
 #include "checkpoint/verify.h"
+#include "io/directory.h"
 #include "io/temporary_directory.h"
 #include "train/checkpoint_run.h"
 
@@ -31,7 +33,7 @@ struct State {
 };
 
 at::Tensor whole_tensor(const checkpoint::DcpDirectory& stored, const checkpoint::DcpTensor& tensor) {
-  auto whole = at::empty(tensor.shape, at::kFloat);
+  auto whole = at::empty(tensor.shape, tensor.dtype == io::Dtype::kU8 ? at::kByte : at::kFloat);
   stored.read_rows_into(tensor, 0, tensor.shape.empty() ? 1 : tensor.shape.front(),
                         {static_cast<std::byte*>(whole.data_ptr()), static_cast<size_t>(whole.nbytes())});
   return whole;
@@ -168,6 +170,85 @@ TEST_CASE("state-dict: FULL to SHARDED and back, to any number of parts, is the 
     checkpoint::convert_checkpoint(directory.path("run/final"), {StateDictType::kFull, 1, "x"});
   });
   CHECK(message.find("is not a checkpoint of stft") != std::string::npos);
+}
+
+TEST_CASE("8-bit moments are stored as they are: codes and magnitudes, read back bit for bit by any ranks") {
+  struct Writer {
+    RunOptions options;
+    bool is_offloaded = false;
+  };
+  for (const Writer& writer : {Writer{{1}}, Writer{{2}}, Writer{{3}}, Writer{{4, shard::Strategy::kHybridShard}},
+                               Writer{{2, shard::Strategy::kShardGradOp}, true}}) {
+    INFO(writer.options.ranks << " ranks, offloaded " << writer.is_offloaded);
+    const TemporaryDirectory directory;
+    recipe::Recipe recipe = eight_bit_recipe(directory.path("run"));
+    recipe.train.max_steps = 3;
+    recipe.sharding.hybrid_shard_size = 2;
+    recipe.sharding.cpu_offload = writer.is_offloaded;
+    save_every(recipe, 3, StateDictType::kSharded);
+    train_run(recipe, writer.options);
+    const std::string path = directory.path("run/checkpoint-3");
+    CHECK(checkpoint::verify_checkpoint(path).faults.empty());
+    const auto stored = checkpoint::DcpDirectory::open(path + "/optimizer_0");
+    const std::string dense = "optimizer.state.2.linear.weight.";
+    for (const char* name : {"state1", "state2"}) {
+      REQUIRE(stored.find(dense + name) != nullptr);
+      CHECK(stored.find(dense + name)->dtype == io::Dtype::kU8);
+      CHECK(stored.find(dense + name)->shape == std::vector<int64_t>{200, 32});
+      CHECK(whole_tensor(stored, *stored.find(dense + name)).max().item<int>() > 0);
+    }
+    for (const char* name : {"absmax1", "absmax2"}) {
+      REQUIRE(stored.find(dense + name) != nullptr);
+      CHECK(stored.find(dense + name)->dtype == io::Dtype::kF32);
+      CHECK(stored.find(dense + name)->shape == std::vector<int64_t>{200, 1});
+    }
+    CHECK(stored.find("optimizer.state.2.linear.bias.exp_avg") != nullptr);
+    CHECK(stored.find("optimizer.state.0.model.embeddings.word_embeddings.weight.exp_avg_sq") != nullptr);
+    const State one = load(recipe, path, 1, shard::Strategy::kFullShard);
+    CHECK(one.steps == 3);
+    check_equal(load(recipe, path, 2, shard::Strategy::kNoShard), one);
+    check_equal(load(recipe, path, 3, shard::Strategy::kFullShard), one);
+    check_equal(load(recipe, path, 4, shard::Strategy::kHybridShard), one);
+    const std::string parts = directory.path("parts");
+    checkpoint::convert_checkpoint(path, {StateDictType::kFull, 5, parts});
+    CHECK(checkpoint::verify_checkpoint(parts).faults.empty());
+    check_equal(load(recipe, parts, 2, shard::Strategy::kFullShard), one);
+  }
+}
+
+TEST_CASE("8-bit moments of which a part is missing, or of another type, are refused") {
+  const TemporaryDirectory directory;
+  recipe::Recipe recipe = eight_bit_recipe(directory.path("run"));
+  recipe.train.max_steps = 2;
+  save_every(recipe, 2, StateDictType::kSharded);
+  train_run(recipe, {1});
+  const auto stored = checkpoint::DcpDirectory::open(directory.path("run/checkpoint-2/optimizer_0"));
+  const std::string dense = "optimizer.state.2.linear.weight.";
+  for (const bool is_missing : {true, false}) {
+    const std::string changed = directory.path(is_missing ? "missing" : "other");
+    const std::string message = message_of<UserError>([&] {
+      run_ranks(1, [&](std::unique_ptr<dist::ProcessGroup> world) {
+        io::make_directories(changed);
+        checkpoint::Attempt attempt(*world, "writing");
+        checkpoint::ShardedWriter writer(*world, changed, attempt);
+        for (const auto& tensor : stored.tensors()) {
+          const bool is_changed = tensor.key == dense + "absmax1";
+          const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
+          const auto bytes = stored.read_rows(tensor, 0, rows);
+          if (!is_changed || !is_missing) {
+            writer.add_rows({tensor.path, is_changed ? io::Dtype::kI32 : tensor.dtype, tensor.shape}, {0, rows}, bytes);
+          }
+        }
+        writer.finish();
+        attempt.agree();
+        const auto run = assemble_on(std::move(world), recipe, shard::Strategy::kFullShard);
+        checkpoint::load_optimizer(changed, *run->optimizer, *run->engine);
+      });
+    });
+    INFO(message);
+    CHECK(message.find(is_missing ? "'2.linear.weight' has no absmax1" : "type I32, expected [200, 1] and F32") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("final/ is the export of the last checkpoint, in either form and from any number of ranks") {

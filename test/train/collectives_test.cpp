@@ -26,7 +26,7 @@ std::vector<dist::CollectiveCounts> counted(const recipe::Recipe& recipe, const 
     auto runner = test::runner_of(*run, options.strategy == shard::Strategy::kFullShard);
     while (const auto step = run->loader->next()) {
       const dist::CollectiveCounts before = run->mesh->world().counts();
-      runner.run(*step, 0.1);
+      runner.run(*step, 1.0);
       if (is_first) {
         counts.push_back(run->mesh->world().counts() - before);
       }

@@ -152,7 +152,7 @@ TEST_CASE("the parameters are sharded again after an evaluation that was given u
     train::EvaluationRunner runner(train::evaluation_parts(*run));
     runner.run([] { return true; });
     auto step_runner = test::runner_of(*run);
-    const auto result = step_runner.run(run->loader->next().value(), 0.1);
+    const auto result = step_runner.run(run->loader->next().value(), 1.0);
     if (!result.is_finite) {
       throw std::runtime_error("no step after a stopped evaluation");
     }

@@ -21,12 +21,12 @@ std::vector<std::string> messages_when_one_fails(int64_t ranks, shard::Strategy 
     try {
       const auto run = test::assemble_on(std::move(world), recipe, strategy);
       auto runner = test::runner_of(*run);
-      runner.run(run->loader->next().value(), 0.1);
+      runner.run(run->loader->next().value(), 1.0);
       const auto step = run->loader->next().value();
       if (fails && place == Place::kBeforeForward) {
         throw std::runtime_error("this rank's own failure");
       }
-      runner.run(step, 0.1, [&]() -> bool {
+      runner.run(step, 1.0, [&]() -> bool {
         if (fails) {
           throw std::runtime_error("this rank's own failure");
         }

@@ -30,7 +30,7 @@ Trace trace_of(const recipe::Recipe& recipe, int64_t ranks, shard::Strategy stra
     auto runner = test::runner_of(*run);
     for (int64_t step = 0; auto batch = run->loader->next(); ++step) {
       const double rate = run->schedule->learning_rate(step);
-      const auto result = runner.run(*batch, rate);
+      const auto result = runner.run(*batch, run->schedule->factor(step));
       if (is_first) {
         trace.losses.push_back(result.loss);
         trace.norms.push_back(result.grad_norm);
@@ -190,5 +190,24 @@ TEST_CASE("5 steps of SGD give the peer's losses, norms and weights") {
       check_close(trace.losses, figures["losses_float64"], 1e-5);
       check_close(trace.norms, figures["grad_norms_float64"], 1e-4);
     }
+  }
+}
+
+TEST_CASE("5 steps of SGD with learning_rate_mapping give the peer's losses and weights") {
+  const auto figures = test::golden_json("learning_rates_tiny.json");
+  auto recipe = test::tiny_recipe();
+  recipe.train.max_steps = 5;
+  recipe.train.global_batch_size = 32;
+  recipe.optim.lr_scheduler_type = optim::ScheduleType::kLinear;
+  recipe.optim.warmup_steps = 1;
+  recipe.optim.weight_decay = 0.01;
+  recipe.optim.learning_rate_mapping = {
+      {"attention", 0.05}, {R"(^model\.0\.model\.encoder\.layer\.1\.)", 0.02}, {"query|LayerNorm", 0.2}};
+  for (const int64_t ranks : {1, 2}) {
+    const Trace trace =
+        trace_of(recipe, ranks, shard::Strategy::kFullShard, [&](train::Run& run) { check_weight_sums(run, figures); });
+    check_close(trace.losses, figures["losses_float64"], 1e-5);
+    check_close(trace.norms, figures["grad_norms_float64"], 1e-4);
+    check_close(trace.rates, figures["learning_rates"], 1e-9);
   }
 }

@@ -286,7 +286,7 @@ TEST_CASE("an export with changed modules loads again and gives the same vectors
   auto run = test::assemble_on(dist::ProcessGroup::single(), recipe, shard::Strategy::kFullShard);
   auto runner = test::runner_of(*run);
   while (auto batch = run->loader->next()) {
-    runner.run(*batch, 0.1);
+    runner.run(*batch, 1.0);
   }
   checkpoint::export_model({*run->model, *run->weights, *run->engine, run->mesh->world()}, directory.path("final"));
   const auto expected = embed(*run);
@@ -311,7 +311,7 @@ TEST_CASE("a non-finite loss is seen by all ranks and nothing is updated") {
       run->engine->local_parameters().front().value.fill_(std::numeric_limits<float>::quiet_NaN());
     }
     const auto before = run->engine->local_parameters().back().value.clone();
-    const auto result = test::runner_of(*run).run(*run->loader->next(), 0.1);
+    const auto result = test::runner_of(*run).run(*run->loader->next(), 1.0);
     held += !result.is_finite && at::equal(before, run->engine->local_parameters().back().value) ? 1 : 0;
   });
   CHECK(held == 2);

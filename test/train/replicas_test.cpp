@@ -41,7 +41,7 @@ std::vector<std::string> save(const std::string& output_dir, const Change& chang
     recipe.run.output_dir = output_dir;
     const auto run = test::assemble_on(std::move(world), recipe, change.strategy);
     const auto step = run->loader->next().value();
-    test::runner_of(*run).run(step, 0.1);
+    test::runner_of(*run).run(step, 1.0);
     if (rank == change.rank) {
       flip_a_bit(*run);
     }

@@ -101,6 +101,52 @@ TEST_CASE("6 + 6 steps are 12: weights, moments, log and best, bit for bit, for 
   }
 }
 
+TEST_CASE("6 + 6 steps are 12 with 8-bit moments and rates of their own, at 1 to 4 ranks") {
+  const TemporaryDirectory directory;
+  struct Way {
+    int64_t ranks;
+    shard::Strategy strategy;
+    bool is_offloaded = false;
+  };
+  for (const auto& [ranks, strategy, is_offloaded] :
+       {Way{1, shard::Strategy::kFullShard}, Way{2, shard::Strategy::kNoShard}, Way{3, shard::Strategy::kFullShard},
+        Way{2, shard::Strategy::kFullShard, true}, Way{4, shard::Strategy::kHybridShard}}) {
+    INFO(ranks << " ranks, strategy " << static_cast<int>(strategy) << ", offloaded " << is_offloaded);
+    const std::string whole = directory.path("whole");
+    const std::string parts = directory.path("parts");
+    fs::remove_all(whole);
+    fs::remove_all(parts);
+    recipe::Recipe recipe = eight_bit_recipe(whole);
+    recipe.optim.learning_rate_mapping = {{"attention", 2e-3}, {"query", 5e-4}};
+    recipe.sharding.cpu_offload = is_offloaded;
+    recipe.sharding.hybrid_shard_size = 2;
+    save_every(recipe, 6, StateDictType::kSharded);
+    REQUIRE(train_run(recipe, {ranks, strategy}) == train::Outcome::kDone);
+    recipe.run.output_dir = parts;
+    RunOptions options{ranks, strategy};
+    options.stop_at_look = 7;
+    REQUIRE(train_run(recipe, options) == train::Outcome::kStopped);
+    RunOptions again{ranks, strategy};
+    again.resume = auto_resume();
+    REQUIRE(train_run(recipe, again) == train::Outcome::kDone);
+    check_same_end(parts, whole);
+  }
+}
+
+TEST_CASE("another optimizer does not go on from a checkpoint") {
+  const TemporaryDirectory directory;
+  recipe::Recipe recipe = eight_bit_recipe(directory.path("run"));
+  recipe.train.max_steps = 2;
+  save_every(recipe, 2, StateDictType::kSharded);
+  REQUIRE(train_run(recipe, {1}) == train::Outcome::kDone);
+  recipe.optim.optim = optim::OptimizerType::kAdamW;
+  recipe.train.max_steps = 4;
+  RunOptions again{1};
+  again.resume = auto_resume();
+  const std::string message = message_of<UserError>([&] { train_run(recipe, again); });
+  CHECK(message.find("train.optim") != std::string::npos);
+}
+
 TEST_CASE("a stop in any epoch is saved, and the resumed run ends as the whole one") {
   const TemporaryDirectory directory;
   const std::string whole = directory.path("whole");

@@ -35,7 +35,7 @@ std::vector<RankOutcome> train_on_ranks(const recipe::Recipe& recipe, const Opti
       for (const auto& batch : step->micro_batches) {
         outcome.batches_with_rows += batch.local.count > 0 ? 1 : 0;
       }
-      runner.run(*step, recipe.optim.learning_rate);
+      runner.run(*step, 1.0);
       if (options.evaluates && !evaluation.run({})) {
         throw std::runtime_error("no evaluation");
       }

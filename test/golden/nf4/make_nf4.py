@@ -7,7 +7,8 @@ CASE.safetensors holds `input`, what quantize_4bit makes of it (`packed`, `absma
 compress_statistics (`nested.*`, `dequant_double`) and both states' JSON; its metadata give type and
 block size.
 blocksizes.safetensors: one input under every block size and both types. prequantized_*: a random BERT quantized at load
-and saved by transformers, with the weights that bitsandbytes reads back. adam8bit.safetensors: steps of AdamW8bit.
+and saved by transformers, with the weights that bitsandbytes reads back. adam8bit.safetensors and
+adam8bit_rows.safetensors: steps of AdamW8bit.
 
 Reading takes bitsandbytes' portable routine: its AVX-512 one (0.50.2) gives wrong values for weights whose rows are a
 multiple of 16 but not of the block size, such as [64, 48].
@@ -169,6 +170,27 @@ def write_adam(out):
     save_file(tensors, os.path.join(out, "adam8bit.safetensors"))
 
 
+def write_adam_rows(out):
+    """A matrix whose rows are whole blocks and a vector that is too small for 8 bits, as AdamW8bit is by default."""
+    shapes = {"matrix": (8, 512), "vector": (512,)}
+    targets = {name: randn(*shape) * torch.logspace(-2, 0, 512) for name, shape in shapes.items()}
+    parameters = {name: torch.nn.Parameter(randn(*shape) * 0.1) for name, shape in shapes.items()}
+    tensors = {name + ".target": target for name, target in targets.items()}
+    tensors.update({name + ".start": parameter.detach().clone() for name, parameter in parameters.items()})
+    optimizer = bitsandbytes.optim.AdamW8bit(parameters.values(), lr=1e-2, weight_decay=0.1)
+    for step in range(1, 31):
+        for name, parameter in parameters.items():
+            parameter.grad = parameter.detach() - targets[name]
+        optimizer.step()
+        if step in (1, 30):
+            for name, parameter in parameters.items():
+                tensors["%s.%d" % (name, step)] = parameter.detach().clone()
+            for key in ("state1", "state2", "absmax1", "absmax2"):
+                tensors["matrix.%s.%d" % (key, step)] = optimizer.state[parameters["matrix"]][key].clone()
+    assert optimizer.state[parameters["vector"]]["state1"].dtype == torch.float32
+    save_file(tensors, os.path.join(out, "adam8bit_rows.safetensors"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=HERE)
@@ -178,6 +200,7 @@ def main():
     write_blocksizes(out)
     write_prequantized(out)
     write_adam(out)
+    write_adam_rows(out)
 
 
 if __name__ == "__main__":
