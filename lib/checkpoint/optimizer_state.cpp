@@ -21,11 +21,18 @@ PythonValue none() {
 
 // "0.model.encoder...": the parameter's name in sentence-transformers' state dict.
 std::string state_name(const model::Parameter& parameter) {
-  return parameter.state_path + parameter.name;
+  return parameter.state_name();
 }
 
 DcpPath state_path(const model::Parameter& parameter, const std::string& field) {
   return {std::string("optimizer"), std::string("state"), state_name(parameter), field};
+}
+
+// Also under the name that earlier versions gave it, as if PEFT had wrapped nothing; null: not there.
+const DcpTensor* find_state(const DcpDirectory& stored, const model::Parameter& parameter, const std::string& field) {
+  const DcpTensor* found = stored.find(dcp_key(state_path(parameter, field)));
+  return found != nullptr ? found
+                          : stored.find("optimizer.state." + parameter.state_path + parameter.name + "." + field);
 }
 
 using Fields = std::vector<std::pair<std::string, PythonValue>>;
@@ -142,7 +149,7 @@ void load_optimizer(const std::string& directory, optim::Optimizer& optimizer, s
       continue;
     }
     for (size_t i = 0; i < state.names.size(); ++i) {
-      const DcpTensor* tensor = stored.find(dcp_key(state_path(*local.parameter, state.names[i])));
+      const DcpTensor* tensor = find_state(stored, *local.parameter, state.names[i]);
       at::Tensor& target = state.tensors[update][i];
       if (tensor == nullptr) {
         target.zero_();
@@ -156,7 +163,7 @@ void load_optimizer(const std::string& directory, optim::Optimizer& optimizer, s
       stored.read_rows_into(*tensor, local.layout.first_row, local.layout.own_rows,
                             {static_cast<std::byte*>(target.data_ptr()), static_cast<size_t>(target.nbytes())});
     }
-    const DcpTensor* step = stored.find(dcp_key(state_path(*local.parameter, "step")));
+    const DcpTensor* step = find_state(stored, *local.parameter, "step");
     if (step != nullptr && step->shape.empty() && step->dtype == io::Dtype::kF32) {
       float value = 0;
       stored.read_rows_into(*step, 0, 1, {reinterpret_cast<std::byte*>(&value), sizeof(value)});
