@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/base_identity.h"
 #include "checkpoint/quantization_file.h"
 #include "data/text_list.h"
 #include "dist/launch.h"
@@ -74,6 +75,9 @@ int run_rank(const EncodeOptions& options, const dist::RankInfo& info) {
   train::agree_on_facts(*world, facts(encoding, list, loaded));
   if (info.rank == 0) {
     train::tell_about_tokenizer(*loaded.tokenizer);
+    if (const auto warning = checkpoint::other_base_warning(located.directory, located.base)) {
+      log::warn(*warning);
+    }
     if (!located.base.empty() && checkpoint::read_quantization_file(located.directory)) {
       log::info(
           fmt::format("adapter: computes on the base {} as it is stored, as Python does; it was trained, and is "

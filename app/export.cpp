@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/base_identity.h"
 #include "checkpoint/export_model.h"
 #include "checkpoint/quantization_file.h"
 #include "exit_codes.h"
@@ -21,7 +22,8 @@ constexpr double kLargestRoundingDrift = 1e-4;
 // With --base-model an adapter's own word on its base is not asked.
 LocatedModel locate(const ExportOptions& options) {
   if (options.base_model.empty()) {
-    return locate_model({options.checkpoint, options.revision});
+    const BaseUse use = options.merges_lora ? BaseUse::kModel : BaseUse::kModules;
+    return locate_model({options.checkpoint, options.revision, hub::Wanted::kModel, use});
   }
   if (!peft::is_adapter_directory(options.checkpoint)) {
     throw UserError("--base-model: '" + options.checkpoint +
@@ -76,11 +78,16 @@ int run_export(const ExportOptions& options) {
   if (options.base == MergeBase::kDequantized) {
     exporting.dequantized_base = quantization;
   }
+  if (options.merges_lora) {
+    if (const auto warning = checkpoint::other_base_warning(located.directory, located.base)) {
+      log::warn(*warning);
+    }
+  }
   checkpoint::export_directory(located.directory, exporting);
   if (quantization) {
     tell_about_merge(options, located, *quantization);
   }
-  const bool stays_adapter = !located.base.empty() && !options.merges_lora;
+  const bool stays_adapter = peft::is_adapter_directory(located.directory) && !options.merges_lora;
   log::info((stays_adapter ? "the adapter is in " : "the model is in ") + options.out);
   return kDone;
 }

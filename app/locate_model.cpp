@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <utility>
 
 #include "base/clock.h"
@@ -13,6 +14,7 @@
 #include "checkpoint/stored_model.h"
 #include "dist/stop_signals.h"
 #include "hub/hub_config.h"
+#include "model/model_spec.h"
 #include "peft/adapter_file.h"
 #include "recipe/files.h"
 #include "train/first_rank.h"
@@ -115,10 +117,13 @@ NamedModel named_model(const recipe::Recipe& recipe) {
 }
 
 // What an adapter's configuration names as its base: a directory, or the id of a hub's model; none for a whole model.
-std::optional<NamedModel> base_of(const std::string& directory) {
-  if (!peft::is_adapter_directory(directory)) {
+std::optional<NamedModel> base_of(const std::string& directory, BaseUse use) {
+  const bool has_modules = std::filesystem::exists(std::filesystem::path(directory) / "modules.json");
+  if (!peft::is_adapter_directory(directory) || (use == BaseUse::kModules && has_modules) ||
+      (use == BaseUse::kTokenizer && model::has_tokenizer(directory))) {
     return std::nullopt;
   }
+  const hub::Wanted wanted = use == BaseUse::kTokenizer ? hub::Wanted::kTokenizer : hub::Wanted::kModel;
   if (const auto base = checkpoint::local_base(directory)) {
     return NamedModel{*base};
   }
@@ -126,7 +131,7 @@ std::optional<NamedModel> base_of(const std::string& directory) {
   if (!recipe::is_hub_model(config.base_model)) {
     throw UserError(fmt::format("{}: base_model_name_or_path: no such directory '{}'", config.path, config.base_model));
   }
-  return NamedModel{config.base_model, config.revision.value_or(NamedModel{}.revision)};
+  return NamedModel{config.base_model, config.revision.value_or(NamedModel{}.revision), wanted};
 }
 
 LocatedModel with_base(LocatedModel located, std::string base) {
@@ -183,13 +188,13 @@ std::optional<hub::ModelRequest> hub_request(const recipe::Recipe& recipe) {
 
 LocatedModel locate_model(const NamedModel& model) {
   LocatedModel located = locate_itself(model);
-  const auto base = base_of(located.directory);
+  const auto base = base_of(located.directory, model.base_use);
   return base ? with_base(std::move(located), locate_itself(*base).directory) : located;
 }
 
 LocatedModel locate_model(const NamedModel& model, const dist::RankInfo& info, dist::ProcessGroup& world) {
   LocatedModel located = locate_itself(model, info, world);
-  const auto base = base_of(located.directory);
+  const auto base = base_of(located.directory, model.base_use);
   train::agree_on_facts(world, {{"the adapter's base", base ? base->name_or_path + ", " + base->revision : "none"}});
   return base ? with_base(std::move(located), locate_itself(*base, info, world).directory) : located;
 }

@@ -12,17 +12,25 @@
 
 namespace stft::app {
 
+// What the base of an adapter is looked for.
+enum class BaseUse {
+  kModel,     // to compute with, or to merge into
+  kModules,   // modules and tokenizer, where the adapter's directory has none
+  kTokenizer  // the tokenizer, where the adapter's directory has none
+};
+
 // What a command line or a recipe says of a model.
 struct NamedModel {
   std::string name_or_path;
   std::string revision = "main";
   hub::Wanted wanted = hub::Wanted::kModel;
+  BaseUse base_use = BaseUse::kModel;
 };
 
 struct LocatedModel {
   std::string directory;
   std::optional<std::string> commit;  // of a hub's model
-  std::string base;                   // of an adapter's directory: where its base model lies
+  std::string base;                   // of an adapter's directory: where its base model lies; empty: not asked for
 };
 
 // What to ask the hub for; none when the recipe's model is a directory.

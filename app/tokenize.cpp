@@ -18,8 +18,8 @@ namespace {
 
 class Printer {
  public:
-  explicit Printer(const std::string& model_directory)
-      : tokenizer_(train::load_tokenizer(model_directory)),
+  explicit Printer(const LocatedModel& model)
+      : tokenizer_(train::load_tokenizer(model.directory, model.base)),
         max_length_(tokenizer_.max_seq_length().value_or(tokenizer_.model_max_length().value_or(0))) {
     for (const std::string& warning : tokenizer_.policy().warnings) {
       log::warn(warning);
@@ -57,7 +57,7 @@ int run_tokenize(const TokenizeOptions& options) {
   if (options.text && options.input_path) {
     throw UserError("tokenize: give either --text or --input, not both");
   }
-  const Printer printer(locate_model({options.model, options.revision, hub::Wanted::kTokenizer}).directory);
+  const Printer printer(locate_model({options.model, options.revision, hub::Wanted::kTokenizer, BaseUse::kTokenizer}));
   if (options.text) {
     printer.print(*options.text);
   } else if (options.input_path) {

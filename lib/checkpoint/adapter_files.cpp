@@ -50,21 +50,35 @@ class RenamedSource final : public TensorSource {
   std::map<std::string, std::string> names_;
 };
 
-std::unique_ptr<TensorSource> open_tensors(const std::string& directory) {
-  check_is_complete(directory, FileCheck::kSizes);
-  const std::string sharded = (fs::path(directory) / kShardedModelFolder).string();
-  const auto manifest = read_manifest(directory);
-  if (manifest && fs::is_directory(sharded)) {
-    std::map<std::string, std::string> names;
-    for (const PlannedFile& file : manifest->weights) {
-      for (const PlannedTensor& tensor : file.tensors) {
-        if (file.module == 0) {
-          names[tensor.key] = tensor.sharded_key;
-        }
+// Of a SHARDED checkpoint of an adapter the tensors of its own file, or those of its base; null: it is none.
+std::unique_ptr<TensorSource> open_part(const std::string& checkpoint, bool of_base) {
+  const std::string sharded = (fs::path(checkpoint) / kShardedModelFolder).string();
+  if (!fs::is_directory(sharded)) {
+    return nullptr;
+  }
+  const auto manifest = read_manifest(checkpoint);
+  if (!manifest) {
+    return nullptr;
+  }
+  std::map<std::string, std::string> names;
+  for (const PlannedFile& file : manifest->weights) {
+    for (const PlannedTensor& tensor : file.tensors) {
+      if (file.module == 0 && file.is_base == of_base) {
+        names[tensor.key] = tensor.sharded_key;
       }
     }
-    return std::make_unique<RenamedSource>(
-        open_sharded(std::make_shared<const DcpDirectory>(DcpDirectory::open(sharded)), ""), std::move(names));
+  }
+  if (names.empty()) {
+    return nullptr;
+  }
+  return std::make_unique<RenamedSource>(
+      open_sharded(std::make_shared<const DcpDirectory>(DcpDirectory::open(sharded)), ""), std::move(names));
+}
+
+std::unique_ptr<TensorSource> open_tensors(const std::string& directory) {
+  check_is_complete(directory, FileCheck::kSizes);
+  if (auto sharded = open_part(directory, false)) {
+    return sharded;
   }
   const std::string path = (fs::path(directory) / peft::kAdapterWeightsFile).string();
   if (!fs::exists(path)) {
@@ -96,6 +110,15 @@ AdapterFiles open_adapter(const std::string& directory) {
   }
   files.description = peft::describe_adapter(std::move(config), shapes, files.tensors->path());
   return files;
+}
+
+std::unique_ptr<TensorSource> open_kept_base(const std::string& directory) {
+  const fs::path path = fs::absolute(directory).lexically_normal();
+  const fs::path folder = path.has_filename() ? path : path.parent_path();
+  if (folder.filename() != kBaseFolder || !peft::is_adapter_directory(folder.parent_path().string())) {
+    return nullptr;
+  }
+  return open_part(folder.parent_path().string(), true);
 }
 
 std::vector<std::string> tensors_of_files(const PretrainedWeights& weights) {

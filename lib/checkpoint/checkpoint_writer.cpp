@@ -26,13 +26,33 @@ std::string join(const std::string& directory, const std::string& name) {
   return (fs::path(directory) / name).string();
 }
 
+// Of a base every rank reads its share of the rows from the base's files.
+void write_base_rows(ShardedWriter& writer, const CheckpointContent& content, const PlannedTensor& tensor,
+                     Attempt& attempt) {
+  const bool is_first = content.world.rank() == 0;
+  RowRange rows = is_first ? all_rows(tensor.shape) : RowRange{};
+  auto part = tensor.shape;
+  if (!part.empty()) {
+    const auto layout = shard::shard_layout(tensor.shape, content.world.rank(), content.world.size());
+    rows = {layout.first_row, layout.own_rows};
+    part.front() = rows.count;
+  }
+  std::vector<std::byte> bytes(rows.count > 0 ? *io::tensor_bytes(tensor.dtype, part) : 0);
+  if (rows.count > 0) {
+    attempt.run([&] { content.weights.source_of(0)->read_rows(tensor.key, rows.first, rows.count, bytes); });
+  }
+  writer.add_rows(sharded_entry(tensor), rows, bytes);
+}
+
 void write_model_sharded(const CheckpointContent& content, const std::string& directory, Attempt& attempt) {
   ShardedWriter writer(content.world, directory, attempt);
   const auto parameters = content.engine.local_parameters();
   for (const PlannedFile& file : content.manifest.weights) {
     for (const PlannedTensor& tensor : file.tensors) {
       ShardedTensor entry = sharded_entry(tensor);
-      if (tensor.is_parameter) {
+      if (file.is_base) {
+        write_base_rows(writer, content, tensor, attempt);
+      } else if (tensor.is_parameter) {
         const shard::LocalParameter& local = parameters[static_cast<size_t>(tensor.parameter)];
         const RowRange rows = rows_to_write(local);
         const auto values = local.value.to(at::kFloat);  // a frozen one may be kept in less
@@ -60,6 +80,9 @@ void write_common_files(const CheckpointContent& content, const std::string& dir
   write_model_files(content.model.spec(), directory, content.adapter ? ModelForm::kAdapter : ModelForm::kWhole);
   if (content.adapter != nullptr) {
     io::write_file(join(directory, peft::kAdapterConfigFile), peft::adapter_config_text(*content.adapter));
+  }
+  if (content.adapter != nullptr && content.scope == AdapterScope::kWithBase) {
+    write_base_config(content.model.spec(), join(directory, kBaseFolder));
   }
   if (!is_full) {
     io::make_directories(join(directory, kShardedModelFolder));
@@ -160,7 +183,7 @@ void write_checkpoint(const CheckpointContent& content, const std::string& direc
   filled.manifest.has_optimizer = content.optimizer.has_value();
   try {
     attempt.run([&] {
-      filled.manifest.weights = plan_weights(content.model, content.weights, content.adapter);
+      filled.manifest.weights = plan_weights(content.model, content.weights, content.adapter, content.scope);
       filled.manifest.input_dtype = input_dtype(content.model.spec());
     });
     if (is_first) {

@@ -23,7 +23,8 @@ struct CheckpointContent {
   std::optional<OptimizerSource> optimizer;  // none: the model only
   Manifest manifest;                         // type, step, recipe hash, metrics, score; the rest is filled in
   std::map<std::string, std::string> texts;  // file name -> content: run state, trainer state, recipe; from rank 0
-  const peft::Adapter* adapter = nullptr;    // then the adapter and what else is trained, and nothing of the base
+  const peft::Adapter* adapter = nullptr;    // then the adapter and what else is trained
+  AdapterScope scope = AdapterScope::kAdapterOnly;
 };
 
 // Collective: writes `directory` + ".tmp", makes it durable, lets all ranks agree that their part is written, and gives

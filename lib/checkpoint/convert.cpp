@@ -100,7 +100,7 @@ void write_sharded_model(const StoredModel& stored, const std::string& directory
   for (const PlannedFile& file : stored.plan()) {
     for (const PlannedTensor& tensor : file.tensors) {
       const ShardedTensor entry = sharded_entry(tensor);
-      writer.add({dcp_key(entry.path), entry.path, entry.dtype, entry.shape, {}}, tensor.is_parameter,
+      writer.add({dcp_key(entry.path), entry.path, entry.dtype, entry.shape, {}}, tensor.is_parameter || file.is_base,
                  [&](RowRange rows) { return stored.read_rows(file, tensor, rows); });
     }
   }
@@ -126,6 +126,11 @@ void write_parts(const StoredModel& stored, const ConvertOptions& options, const
   io::make_directories(temporary);
   if (stored.is_adapter()) {
     copy_adapter_files(from, temporary);
+    const std::string config = join(kBaseFolder, "config.json");
+    if (fs::exists(join(from, config))) {
+      io::make_directories(join(temporary, kBaseFolder));
+      io::write_file(join(temporary, config), io::read_text_file(join(from, config)));
+    }
   } else {
     write_model_files(stored.spec(), temporary);
   }

@@ -27,6 +27,7 @@ void write_adapter_directory(const StoredModel& stored, const std::string& direc
     return;
   }
   write_model_files(stored.spec(), directory, ModelForm::kAdapter);
+  replace_tokenizer(from.string(), directory);
   io::write_file((std::filesystem::path(directory) / peft::kAdapterConfigFile).string(),
                  io::read_text_file((from / peft::kAdapterConfigFile).string()));
 }
@@ -106,7 +107,7 @@ void export_directory(const std::string& checkpoint, const ExportOptions& option
     }
     begin_directory(stored.spec(), options.precision, stored.input_dtype(), temporary);
   });
-  write_weights(stored.plan(), options.precision, stored.tensors(), temporary, attempt);
+  write_weights(stored.own_plan(), options.precision, stored.tensors(), temporary, attempt);
   attempt.run([&] {
     io::make_durable(temporary);
     io::replace_directory(temporary, options.out);

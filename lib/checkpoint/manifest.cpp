@@ -97,6 +97,9 @@ std::optional<Manifest> read_manifest(const std::string& directory) {
   manifest.input_dtype = io::optional_string(json, "input_dtype", path);
   manifest.metrics = metrics_from_json(json, path);
   manifest.score = score_from_json(json, path);
+  if (const auto base = json.find("base"); base != json.end() && !base->is_null()) {
+    manifest.base = base_identity_from_json(*base, path);
+  }
   manifest.files = files_from_json(json, path);
   const auto weights = json.find("weights");
   manifest.weights = weight_plan_from_json(weights == json.end() ? Json() : *weights, path);
@@ -121,6 +124,7 @@ void write_manifest(const Manifest& manifest, const std::string& directory) {
                   {"input_dtype", manifest.input_dtype ? Ordered(*manifest.input_dtype) : Ordered(nullptr)},
                   {"metrics", metrics},
                   {"score", nullptr},
+                  {"base", manifest.base ? Ordered(to_json(*manifest.base)) : Ordered(nullptr)},
                   {"weights", to_json(manifest.weights)},
                   {"files", files}};
   if (manifest.score) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/base_identity.h"
 #include "checkpoint/checkpoint_config.h"
 #include "checkpoint/weight_plan.h"
 
@@ -42,7 +43,8 @@ struct Manifest {
   WeightPlan weights;
   std::map<std::string, double> metrics;  // of the evaluation at this step; empty when there was none
   std::optional<Score> score;
-  std::vector<ManifestFile> files;  // all but the manifest itself, by path
+  std::optional<BaseIdentity> base;  // that an adapter was trained on; checkpoints of earlier versions do not tell
+  std::vector<ManifestFile> files;   // all but the manifest itself, by path
 };
 
 // None when the directory has no manifest. UserError when it is malformed or of a later format version.

@@ -207,7 +207,10 @@ void export_merged(const StoredModel& stored, const ExportOptions& options) {
   const auto world = dist::ProcessGroup::single();
   const std::string temporary = options.out + ".tmp";
   Attempt attempt(*world, "writing '" + options.out + "'", temporary);
-  attempt.run([&] { begin_directory(spec, options.precision, base.input_dtype(), temporary); });
+  attempt.run([&] {
+    begin_directory(spec, options.precision, base.input_dtype(), temporary);
+    replace_tokenizer(stored.directory(), temporary);
+  });
   const auto tensors = [&](const PlannedFile& file, const PlannedTensor& tensor) {
     return file.module == 0 ? merger.tensor(tensor) : of_modules(file, tensor);
   };

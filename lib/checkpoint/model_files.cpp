@@ -17,6 +17,8 @@
 namespace stft::checkpoint {
 namespace {
 
+constexpr const char* kCausalKey = "is_causal";
+constexpr const char* kConfigFile = "config.json";
 constexpr const char* kQuantizationKey = "quantization_config";
 
 namespace fs = std::filesystem;
@@ -69,8 +71,9 @@ void copy_files(const fs::path& from, const fs::path& to, bool modules_changed, 
     const bool is_module_folder = top.size() > 2 && std::isdigit(static_cast<unsigned char>(top[0])) != 0 &&
                                   top.find('_') != std::string::npos && it->path() != from;
     if (it->is_directory()) {
-      if (is_skipped_folder(it->path()) || is_checkpoint_state(top) || io::lies_in(to.string(), it->path().string()) ||
-          (modules_changed && is_module_folder)) {
+      const bool is_kept_base = top == kBaseFolder && fs::exists(from / kManifestFile);
+      if (is_skipped_folder(it->path()) || is_checkpoint_state(top) || is_kept_base ||
+          io::lies_in(to.string(), it->path().string()) || (modules_changed && is_module_folder)) {
         it.disable_recursion_pending();
       } else {
         io::make_directories((to / relative).string());
@@ -186,6 +189,30 @@ Ordered read_ordered(const fs::path& path) {
   return fs::exists(path) ? Ordered::parse(io::read_text_file(path.string())) : Ordered::object();
 }
 
+// Where an adapter's directory keeps what differs from the base's config.json; a whole model has it in its own.
+void write_causal(const model::ModelSpec& spec, const Json& of_base, ModelForm form, const fs::path& directory) {
+  const fs::path file = directory / "sentence_bert_config.json";
+  const bool differs = spec.config.value(kCausalKey, Json()) != of_base.value(kCausalKey, Json());
+  const bool is_kept = form == ModelForm::kAdapter && differs;
+  const auto stored = model::causal_of_adapter(directory.string());
+  if (spec.config.empty() || (!is_kept && !stored) || (form == ModelForm::kWhole && spec.base == spec.directory)) {
+    return;
+  }
+  Ordered config = read_ordered(file);
+  for (const char* key : {"config_kwargs", "config_args"}) {
+    if (config.contains(key)) {
+      config[key].erase(kCausalKey);
+      if (config[key].empty()) {
+        config.erase(key);
+      }
+    }
+  }
+  if (is_kept) {
+    config[config.contains("config_kwargs") ? "config_kwargs" : "config_args"][kCausalKey] = spec.config.at(kCausalKey);
+  }
+  write_json(file, config);
+}
+
 void write_sentence_configs(const model::ModelSpec& spec, const model::ModelSpec& original, const fs::path& directory) {
   const fs::path sentence_file = directory / "sentence_bert_config.json";
   const bool has_transformer = spec.find(ModuleKind::kTransformer) != nullptr;
@@ -228,6 +255,15 @@ void write_changed_config(const model::ModelSpec& spec, const Json& original, co
   write_json(file, config);
 }
 
+// Weights are written as what they stand for.
+void drop_quantization(const fs::path& directory) {
+  Ordered config = read_ordered(directory / kConfigFile);
+  if (config.contains(kQuantizationKey)) {
+    config.erase(kQuantizationKey);
+    write_json(directory / kConfigFile, config);
+  }
+}
+
 }  // namespace
 
 void write_model_files(const model::ModelSpec& spec, const std::string& directory, ModelForm form) {
@@ -251,13 +287,35 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
     }
   }
   write_sentence_configs(spec, original, to);
+  const fs::path base_config = fs::path(spec.base) / kConfigFile;
+  const Json of_base = fs::exists(base_config) ? io::read_json_file(base_config.string()) : original.config;
+  write_causal(spec, of_base, form, to);
   if (is_whole) {
-    write_changed_config(spec, original.config, to);
+    write_changed_config(spec, of_base, to);
   }
-  if (is_whole && original.config.contains(kQuantizationKey)) {
-    Ordered config = read_ordered(to / "config.json");  // weights are written as what they stand for
-    config.erase(kQuantizationKey);
-    write_json(to / "config.json", config);
+  if (is_whole) {
+    drop_quantization(to);
+  }
+}
+
+void write_base_config(const model::ModelSpec& spec, const std::string& directory) {
+  const fs::path to(directory);
+  io::make_directories(directory);
+  io::write_file((to / kConfigFile).string(), io::read_text_file((fs::path(spec.base) / kConfigFile).string()));
+  drop_quantization(to);
+}
+
+void replace_tokenizer(const std::string& from, const std::string& to) {
+  if (!model::has_tokenizer(from)) {
+    return;
+  }
+  for (const char* name : model::kTokenizerFiles) {
+    const fs::path source = fs::path(from) / name, target = fs::path(to) / name;
+    std::error_code error;
+    fs::remove(target, error);
+    if (fs::exists(source)) {
+      io::write_file(target.string(), io::read_text_file(source.string()));
+    }
   }
 }
 

@@ -18,6 +18,12 @@ enum class ModelForm {
 // layout that sentence-transformers 2.x to 6.2 load).
 void write_model_files(const model::ModelSpec& spec, const std::string& directory, ModelForm form = ModelForm::kWhole);
 
+// Writes the config.json of an adapter's base to `directory`, which is made, for weights as what they stand for.
+void write_base_config(const model::ModelSpec& spec, const std::string& directory);
+
+// The tokenizer of a directory of PEFT's, if it has one, in place of its base's in `to`.
+void replace_tokenizer(const std::string& from, const std::string& to);
+
 // Copies the files of a directory of an adapter as they are, without weights and a checkpoint's state.
 void copy_adapter_files(const std::string& from, const std::string& to);
 

@@ -21,11 +21,18 @@ PythonValue none() {
 
 // "0.model.encoder...": the parameter's name in sentence-transformers' state dict.
 std::string state_name(const model::Parameter& parameter) {
-  return parameter.state_path + parameter.name;
+  return parameter.state_name();
 }
 
 DcpPath state_path(const model::Parameter& parameter, const std::string& field) {
   return {std::string("optimizer"), std::string("state"), state_name(parameter), field};
+}
+
+// Also under the name that earlier versions gave it, as if PEFT had wrapped nothing; null: not there.
+const DcpTensor* find_state(const DcpDirectory& stored, const model::Parameter& parameter, const std::string& field) {
+  const DcpTensor* found = stored.find(dcp_key(state_path(parameter, field)));
+  return found != nullptr ? found
+                          : stored.find("optimizer.state." + parameter.state_path + parameter.name + "." + field);
 }
 
 double learning_rate_of(const model::Parameter& parameter, double of_the_run) {
@@ -139,7 +146,7 @@ class OptimizerReader {
   }
 
   int64_t steps(const model::Parameter& parameter) const {
-    const DcpTensor* step = stored_.find(dcp_key(state_path(parameter, "step")));
+    const DcpTensor* step = find_state(stored_, parameter, "step");
     if (step == nullptr || !step->shape.empty() || step->dtype != io::Dtype::kF32) {
       return 0;
     }
@@ -152,7 +159,7 @@ class OptimizerReader {
   // False, and zeros: there is none.
   bool read_part(const shard::LocalParameter& local, optim::StateTensor& part) const {
     const ShardedTensor expected = stored_as(part, *local.parameter);
-    const DcpTensor* tensor = stored_.find(dcp_key(expected.path));
+    const DcpTensor* tensor = find_state(stored_, *local.parameter, part.name);
     if (tensor == nullptr) {
       part.tensor.zero_();
       return false;

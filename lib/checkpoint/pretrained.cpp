@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint_store.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/published_names.h"
@@ -107,6 +108,10 @@ std::map<int64_t, std::unique_ptr<TensorSource>> open_sources(const model::Model
       const auto index = static_cast<int64_t>(i);
       const std::string& directory = i == 0 ? spec.base : spec.directory;
       const auto checkpoint = checkpoints.find(directory);
+      if (auto kept = i == 0 ? open_kept_base(directory) : nullptr) {
+        sources[index] = std::move(kept);
+        continue;
+      }
       sources[index] = checkpoint != checkpoints.end() ? open_sharded(checkpoint->second, sharded_prefix(spec, index))
                                                        : open_safetensors((fs::path(directory) / module.path).string());
     }

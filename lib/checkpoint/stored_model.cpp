@@ -59,6 +59,10 @@ bool has_weights(const model::ModuleSpec& module) {
 }  // namespace
 
 std::optional<std::string> local_base(const std::string& adapter_directory) {
+  const fs::path kept = fs::path(adapter_directory) / kBaseFolder;
+  if (read_manifest(adapter_directory) && fs::exists(kept / "config.json")) {
+    return kept.string();
+  }
   const std::string name = peft::read_adapter_config(adapter_directory).base_model;
   const fs::path beside = fs::absolute(adapter_directory).lexically_normal();
   const fs::path parent = (beside.has_filename() ? beside : beside.parent_path()).parent_path();
@@ -91,14 +95,18 @@ void StoredModel::open_sources() {
   }
   if (is_adapter_ && manifest_) {
     for (const PlannedFile& file : manifest_->weights) {
-      if (file.module != 0) {
+      if (file.is_base) {
+        kept_base_ = open_safetensors((fs::path(directory_) / kBaseFolder).string());
+      } else if (file.module != 0) {
         sources_[file.module] = open_safetensors((fs::path(directory_) / file.path).parent_path().string());
       }
     }
     return;
   }
   for (size_t i = is_adapter_ ? 1 : 0; spec_ && i < spec_->modules.size(); ++i) {
-    if (has_weights(spec_->modules[i])) {
+    if (auto kept = i == 0 ? open_kept_base(spec_->directory) : nullptr) {
+      sources_[0] = std::move(kept);
+    } else if (has_weights(spec_->modules[i])) {
       sources_[static_cast<int64_t>(i)] =
           open_safetensors((fs::path(spec_->directory) / spec_->modules[i].path).string());
     }
@@ -125,7 +133,8 @@ StoredModel StoredModel::open(const std::string& directory, FileCheck check, con
   if (!result.is_adapter_) {
     check_is_model(directory);
     result.spec_ = model::read_model_spec(directory);
-  } else if (const auto found = base.empty() ? local_base(directory) : std::optional(base)) {
+  } else if (const auto found = base.empty() ? local_base(directory) : std::optional(base);
+             found && (!base.empty() || fs::exists(fs::path(*found) / "config.json"))) {
     result.spec_ = model::read_model_spec(directory, *found);
   }
   result.open_sources();
@@ -159,8 +168,17 @@ StoredModel StoredModel::open(const std::string& directory, FileCheck check, con
 }
 
 StoredModel::Place StoredModel::place_of(const PlannedFile& file, const PlannedTensor& tensor) const {
+  if (file.is_base && !is_sharded_) {
+    return {kept_base_.get(), tensor.key};
+  }
   const auto source = sources_.find(is_sharded_ ? 0 : file.module);
   return {source == sources_.end() ? nullptr : source->second.get(), is_sharded_ ? tensor.sharded_key : tensor.key};
+}
+
+WeightPlan StoredModel::own_plan() const {
+  WeightPlan plan = plan_;
+  std::erase_if(plan, [](const PlannedFile& file) { return file.is_base; });
+  return plan;
 }
 
 WholeTensors StoredModel::tensors() const {
@@ -185,7 +203,10 @@ std::vector<std::byte> StoredModel::read_rows(const PlannedFile& file, const Pla
 shard::RowSource StoredModel::rows() const {
   return [this](const model::Parameter& parameter, const shard::ShardLayout& layout, at::Tensor destination) {
     const std::string key = sharded_key(parameter);
-    const auto found = by_sharded_key_.find(key);
+    auto found = by_sharded_key_.find(key);
+    if (found == by_sharded_key_.end()) {
+      found = by_sharded_key_.find(plain_sharded_key(parameter));
+    }
     const auto description =
         found == by_sharded_key_.end() ? std::nullopt : found->second.source->find(found->second.key);
     if (!description || description->shape != parameter.shape) {

@@ -27,9 +27,11 @@ class StoredModel {
   const std::string& directory() const { return directory_; }
   // UserError for an adapter's directory whose base is not there.
   const model::ModelSpec& spec() const;
-  // An adapter and not a whole model: the plan has what was trained.
+  // An adapter and not a whole model: the plan has what was trained, and the base when the checkpoint holds it.
   bool is_adapter() const { return is_adapter_; }
   const WeightPlan& plan() const { return plan_; }
+  // plan() without an adapter's base.
+  WeightPlan own_plan() const;
   const std::optional<Manifest>& manifest() const { return manifest_; }  // none: a model directory
   const std::optional<std::string>& input_dtype() const { return input_dtype_; }
 
@@ -60,11 +62,12 @@ class StoredModel {
   bool is_sharded_ = false;
   bool is_adapter_ = false;
   std::map<int64_t, std::unique_ptr<TensorSource>> sources_;  // by module; a SHARDED one: whole keys, module 0 only
+  std::unique_ptr<TensorSource> kept_base_;                   // of a FULL checkpoint of an adapter that holds its base
   std::map<std::string, Place> by_sharded_key_;
 };
 
-// The directory of an adapter's base model, as its configuration names it: from the working directory, or else from
-// where the adapter lies. None when it names a model of a hub.
+// The directory of an adapter's base model: that which its checkpoint holds, or else as its configuration names it,
+// from the working directory, or from where the adapter lies. None when it names a model of a hub.
 std::optional<std::string> local_base(const std::string& adapter_directory);
 
 }  // namespace stft::checkpoint

@@ -141,8 +141,12 @@ std::string sharded_prefix(const model::ModelSpec& spec, int64_t module) {
   return "model." + spec.state_path(module);
 }
 
-std::string sharded_key(const model::Parameter& parameter) {
+std::string plain_sharded_key(const model::Parameter& parameter) {
   return "model." + parameter.state_path + parameter.name;
+}
+
+std::string sharded_key(const model::Parameter& parameter) {
+  return "model." + parameter.state_name();
 }
 
 }  // namespace stft::checkpoint

@@ -76,11 +76,15 @@ std::unique_ptr<TensorSource> open_sharded(std::shared_ptr<const DcpDirectory> c
 // Below a SHARDED checkpoint's directory: the model's and the optimizer's part.
 inline constexpr const char* kShardedModelFolder = "pytorch_model_fsdp_0";
 inline constexpr const char* kOptimizerFolder = "optimizer_0";
+// Below an adapter's checkpoint that holds its base too: the base's directory (adapter_files.h).
+inline constexpr const char* kBaseFolder = "base_model";
 
 // The beginning of the keys of module `module`'s tensors in a SHARDED checkpoint: those of sentence-transformers 6.2's
 // state dict under the name "model" ("model.0.model." for a transformer, "model.2." for the module at index 2); and the
 // key of a parameter.
 std::string sharded_prefix(const model::ModelSpec& spec, int64_t module);
 std::string sharded_key(const model::Parameter& parameter);
+// The key that earlier versions gave to a parameter that an adapter trains along: as if nothing were wrapped.
+std::string plain_sharded_key(const model::Parameter& parameter);
 
 }  // namespace stft::checkpoint

@@ -12,7 +12,7 @@ struct Verification {
 };
 
 // Reads every byte: the manifest's files with sizes and checksums, the coverage of every tensor, the archives of
-// SHARDED directories. UserError when `directory` is none.
+// SHARDED directories, an adapter's pairs of matrices. UserError when `directory` is none.
 Verification verify_checkpoint(const std::string& directory);
 
 }  // namespace stft::checkpoint

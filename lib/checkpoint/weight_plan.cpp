@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "checkpoint/dtype.h"
 #include "peft/adapter_file.h"
+#include "peft/stored_adapter.h"
 
 namespace stft::checkpoint {
 namespace {
@@ -108,6 +109,16 @@ PlannedTensor planned_parameter(const model::Parameter& parameter, int64_t index
   return tensor;
 }
 
+// A tensor of the transformer's files that the model does not use; it has no sharded_key yet.
+PlannedTensor carried_tensor(const std::string& name, const PretrainedWeights& weights) {
+  const auto stored = weights.source_of(0)->find(name);
+  PlannedTensor tensor;
+  tensor.key = name;
+  tensor.dtype = stored->dtype;
+  tensor.shape = stored->shape;
+  return tensor;
+}
+
 // By module: the adapter's file, and those of the other modules.
 std::map<int64_t, PlannedFile> plan_adapter(const model::SentenceModel& model, const PretrainedWeights& weights,
                                             const peft::Adapter& adapter) {
@@ -133,12 +144,49 @@ std::map<int64_t, PlannedFile> plan_adapter(const model::SentenceModel& model, c
   return by_module;
 }
 
+// Every tensor of the base's transformer, under the names of the model that PEFT wrapped.
+PlannedFile plan_base(const model::SentenceModel& model, const PretrainedWeights& weights,
+                      const peft::Adapter& adapter) {
+  PlannedFile file;
+  file.path = (fs::path(kBaseFolder) / "model.safetensors").string();
+  file.metadata = weights.source_of(0)->metadata();
+  file.is_base = true;
+  const std::string prefix = sharded_prefix(model.spec(), 0);
+  std::set<std::string> taken;
+  const auto add = [&](PlannedTensor tensor) {
+    tensor.is_parameter = false;
+    tensor.parameter = -1;
+    taken.insert(tensor.sharded_key);
+    file.tensors.push_back(std::move(tensor));
+  };
+  for (size_t i = 0; i < weights.sources().size(); ++i) {
+    const model::Parameter& parameter = model.parameters()[i];
+    if (parameter.module == 0) {
+      PlannedTensor tensor = planned_parameter(parameter, static_cast<int64_t>(i), weights);
+      tensor.sharded_key = prefix + peft::original_name(adapter, parameter.name, parameter.is_trainable);
+      add(std::move(tensor));
+    }
+  }
+  for (const std::string& name : weights.unused()) {
+    PlannedTensor tensor = carried_tensor(name, weights);
+    const std::string bare = peft::without_family(name, weights.prefix());
+    const std::string wrapped = prefix + peft::original_name(adapter, bare, false);
+    tensor.sharded_key = taken.contains(wrapped) ? prefix + name : wrapped;
+    add(std::move(tensor));
+  }
+  return file;
+}
+
 }  // namespace
 
 WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeights& weights,
-                        const peft::Adapter* adapter) {
+                        const peft::Adapter* adapter, AdapterScope scope) {
   if (adapter != nullptr) {
-    return finish_plan(model, weights, plan_adapter(model, weights, *adapter), peft::kAdapterWeightsFile);
+    WeightPlan plan = finish_plan(model, weights, plan_adapter(model, weights, *adapter), peft::kAdapterWeightsFile);
+    if (scope == AdapterScope::kWithBase) {
+      plan.push_back(plan_base(model, weights, *adapter));
+    }
+    return plan;
   }
   std::map<int64_t, PlannedFile> by_module;
   std::set<std::string> taken;
@@ -149,12 +197,8 @@ WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeigh
     by_module[table[i].module].tensors.push_back(std::move(tensor));
   }
   for (const std::string& name : weights.unused()) {
-    const auto stored = weights.source_of(0)->find(name);
-    PlannedTensor tensor;
-    tensor.key = name;
+    PlannedTensor tensor = carried_tensor(name, weights);
     tensor.sharded_key = carried_key(name, weights.prefix(), sharded_prefix(model.spec(), 0), taken);
-    tensor.dtype = stored->dtype;
-    tensor.shape = stored->shape;
     taken.insert(tensor.sharded_key);
     by_module[0].tensors.push_back(std::move(tensor));
   }
@@ -172,8 +216,11 @@ Json to_json(const WeightPlan& plan) {
                          {"shape", tensor.shape},
                          {"trained", tensor.is_parameter}});
     }
-    files.push_back(
-        {{"module", file.module}, {"path", file.path}, {"metadata", file.metadata}, {"tensors", std::move(tensors)}});
+    files.push_back({{"module", file.module},
+                     {"path", file.path},
+                     {"base", file.is_base},
+                     {"metadata", file.metadata},
+                     {"tensors", std::move(tensors)}});
   }
   return files;
 }
@@ -188,6 +235,7 @@ WeightPlan weight_plan_from_json(const Json& json, const std::string& origin) {
     PlannedFile file;
     file.module = io::get_int(entry, "module", origin);
     file.path = io::get_string(entry, "path", origin);
+    file.is_base = io::optional_bool(entry, "base", origin).value_or(false);
     const fs::path name = fs::path(file.path).filename();
     if (!is_safe_path(file.path) || (name != "model.safetensors" && name != peft::kAdapterWeightsFile) ||
         !paths.insert(file.path).second) {

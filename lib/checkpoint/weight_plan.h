@@ -29,13 +29,20 @@ struct PlannedFile {
   std::string path;  // below the model's directory: "model.safetensors", "2_Dense/model.safetensors"
   std::map<std::string, std::string> metadata;
   std::vector<PlannedTensor> tensors;
+  bool is_base = false;  // of an adapter, whose own file is another one
 };
 
 using WeightPlan = std::vector<PlannedFile>;
 
+// What of a model with an adapter.
+enum class AdapterScope {
+  kAdapterOnly,  // what is trained
+  kWithBase      // and the base, as its files have it: base_model/model.safetensors
+};
+
 // With an adapter the transformer's file is PEFT's adapter_model.safetensors, with what is trained and nothing else.
 WeightPlan plan_weights(const model::SentenceModel& model, const PretrainedWeights& weights,
-                        const peft::Adapter* adapter = nullptr);
+                        const peft::Adapter* adapter = nullptr, AdapterScope scope = AdapterScope::kAdapterOnly);
 
 // As the manifest keeps it. UserError naming `origin` for anything malformed.
 io::Json to_json(const WeightPlan& plan);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <utility>
@@ -220,6 +221,31 @@ std::string files_directory(const std::string& directory, const std::string& bas
   return base.empty() || is_file(path_in(directory, "modules.json")) ? directory : base;
 }
 
+std::optional<bool> causal_of_adapter(const std::string& directory) {
+  const std::string file = path_in(directory, "sentence_bert_config.json");
+  if (!is_file(file)) {
+    return std::nullopt;
+  }
+  const Json config = io::read_json_file(file);
+  for (const char* key : {"config_kwargs", "config_args"}) {
+    const auto found = config.find(key);
+    if (found != config.end() && found->is_object()) {
+      return io::optional_bool(*found, "is_causal", file + ": " + key);
+    }
+  }
+  return std::nullopt;
+}
+
+bool has_tokenizer(const std::string& directory) {
+  constexpr size_t kThatSuffice = 6;
+  return std::any_of(kTokenizerFiles.begin(), kTokenizerFiles.begin() + kThatSuffice,
+                     [&](const char* name) { return is_file(path_in(directory, name)); });
+}
+
+std::string tokenizer_directory(const std::string& directory, const std::string& base) {
+  return base.empty() || has_tokenizer(directory) ? directory : base;
+}
+
 ModelSpec read_model_spec(const std::string& given, const std::string& base) {
   ModelSpec spec;
   spec.directory = files_directory(given, base);
@@ -228,6 +254,9 @@ ModelSpec read_model_spec(const std::string& given, const std::string& base) {
   const std::string config_file = path_in(spec.base, "config.json");
   const std::string modules_file = path_in(directory, "modules.json");
   spec.config = static_embedding_directory(directory) ? Json::object() : io::read_json_file(config_file);
+  if (const auto causal = base.empty() ? std::nullopt : causal_of_adapter(given)) {
+    spec.config["is_causal"] = *causal;
+  }
   if (is_file(modules_file)) {
     const Json modules = read_modules(modules_file);
     for (const Json& entry : modules) {

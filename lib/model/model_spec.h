@@ -2,6 +2,7 @@
 // plain Hugging Face directory. No tensors.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -70,13 +71,36 @@ struct ModelSpec {
 // when modules.json is malformed.
 std::optional<std::string> static_embedding_directory(const std::string& directory);
 
+// Whether the tokens of an adapter's model see later ones, where its sentence_bert_config.json says so (config_args:
+// is_causal); the base's config.json otherwise. sentence-transformers 6.2 reads the key, but transformers takes it over
+// only when the base's config.json has it too.
+std::optional<bool> causal_of_adapter(const std::string& directory);
+
 // Reads the directory; of a StaticEmbedding's file the header. `base`, unless empty, is the model that the directory's
 // adapter belongs to: config.json and the transformer's weights are there, and all the rest too when the directory has
 // no modules.json. UserError when a file is missing or malformed, or a module, pooling mode or family is not available.
 ModelSpec read_model_spec(const std::string& directory, const std::string& base = "");
 
-// Where such a model's other files are, the tokenizer's among them.
+// Where such a model's other files are.
 std::string files_directory(const std::string& directory, const std::string& base);
+
+// Whether the directory holds a tokenizer of its own; and where that of such a model is: with the adapter, or else with
+// its base.
+bool has_tokenizer(const std::string& directory);
+std::string tokenizer_directory(const std::string& directory, const std::string& base);
+
+// The files that make up a tokenizer, as far as a directory has them.
+inline constexpr std::array<const char*, 11> kTokenizerFiles = {"tokenizer.json",
+                                                                "vocab.txt",
+                                                                "vocab.json",
+                                                                "sentencepiece.bpe.model",
+                                                                "spiece.model",
+                                                                "tokenizer.model",  // one of these there must be
+                                                                "merges.txt",
+                                                                "tokenizer_config.json",
+                                                                "special_tokens_map.json",
+                                                                "added_tokens.json",
+                                                                "chat_template.jinja"};
 
 // The spec with the recipe's changes: causal, pooling, include_prompt, normalize, dense, dropout, prompts,
 // max_seq_length, similarity. A new Dense is initialised from `seed`.

@@ -21,6 +21,7 @@ struct Parameter {
   std::string name;            // the tensor's name in its module's safetensors file, without a family prefix
   int64_t module = 0;          // which module of modules.json owns it (0: the transformer)
   std::string state_path;      // what precedes `name` in sentence-transformers' state dict ("0.model.", "2.")
+  std::string wrapped_name;    // there instead of `name` in a model that PEFT wrapped; empty: `name`
   std::vector<int64_t> shape;  // at least one dimension
   bool is_trainable = true;
   bool is_table = false;         // looked up by ids (torch.nn.Embedding's weight)
@@ -32,6 +33,8 @@ struct Parameter {
   at::Tensor leaf;  // fp32 or bf16
 
   int64_t numel() const;
+  // In sentence-transformers' state dict: "0.model.encoder.layer.0.attention.self.query.weight".
+  std::string state_name() const { return state_path + (wrapped_name.empty() ? name : wrapped_name); }
 };
 
 // Parameters keep their addresses.

@@ -172,10 +172,6 @@ Json plain_config() {
 
 }  // namespace
 
-bool is_adapter_directory(const std::string& directory) {
-  return fs::exists(fs::path(directory) / kAdapterConfigFile) && !fs::exists(fs::path(directory) / "config.json");
-}
-
 AdapterFileConfig read_adapter_config(const std::string& directory) {
   AdapterFileConfig result;
   result.path = (fs::path(directory) / kAdapterConfigFile).string();

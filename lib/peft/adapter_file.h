@@ -9,11 +9,7 @@
 
 namespace stft::peft {
 
-inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
 inline constexpr const char* kAdapterWeightsFile = "adapter_model.safetensors";
-
-// Whether the directory holds an adapter and not a whole model.
-bool is_adapter_directory(const std::string& directory);
 
 struct AdapterFileConfig {
   AdapterConfig config;

@@ -83,6 +83,24 @@ class Attacher {
   Adapter adapter_;
 };
 
+bool is_wrapped(const Adapter& adapter, const std::string& module) {
+  return std::any_of(adapter.modules.begin(), adapter.modules.end(),
+                     [&](const Target& target) { return target.name == module; });
+}
+
+// The length of the name of the module of modules_to_save that a parameter lies in, of several the outermost.
+std::optional<size_t> saved_module(const Adapter& adapter, const std::string& name) {
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    const std::string module = name.substr(0, dot);
+    for (const std::string& entry : adapter.config.modules_to_save) {
+      if (is_module_named(module, entry)) {
+        return dot;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 // Freezes the transformer but for `is_trained`; what is trained gets its key.
 template <typename IsTrained>
 void freeze(model::SentenceModel& model, Adapter& adapter, IsTrained&& is_trained) {
@@ -94,14 +112,14 @@ void freeze(model::SentenceModel& model, Adapter& adapter, IsTrained&& is_traine
       continue;
     }
     parameter.is_trainable = is_trained(parameter.name);
+    parameter.wrapped_name = wrapped_name(adapter, parameter.name);
     if (!parameter.is_trainable) {
       continue;
     }
     const size_t dot = parameter.name.rfind('.');
     const std::string module = parameter.name.substr(0, dot);
-    const bool is_wrapped = std::any_of(adapter.modules.begin(), adapter.modules.end(),
-                                        [&](const Target& target) { return target.name == module; });
-    adapter.file_keys[i] = kFilePrefix + module + (is_wrapped ? ".base_layer" : "") + parameter.name.substr(dot);
+    adapter.file_keys[i] =
+        kFilePrefix + module + (is_wrapped(adapter, module) ? ".base_layer" : "") + parameter.name.substr(dot);
   }
 }
 
@@ -155,6 +173,23 @@ void check_tables(const model::SentenceModel& model, const std::vector<Target>& 
 }
 
 }  // namespace
+
+std::string wrapped_name(const Adapter& adapter, const std::string& name) {
+  if (const auto saved = saved_module(adapter, name)) {
+    return name.substr(0, *saved) + ".modules_to_save.default" + name.substr(*saved);
+  }
+  const size_t dot = name.rfind('.');
+  return is_wrapped(adapter, name.substr(0, dot)) ? name.substr(0, dot) + ".base_layer" + name.substr(dot) : name;
+}
+
+std::string original_name(const Adapter& adapter, const std::string& name, bool is_trained) {
+  const auto saved = saved_module(adapter, name);
+  if (!saved && !is_trained) {
+    return wrapped_name(adapter, name);
+  }
+  const size_t place = saved.value_or(name.rfind('.'));
+  return name.substr(0, place) + ".original_module" + name.substr(place);
+}
 
 ModuleNames module_names(const model::SentenceModel& model) {
   ModuleNames names;

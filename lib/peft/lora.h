@@ -45,6 +45,13 @@ Adapter attach_lora(model::SentenceModel& model, AdapterConfig config);
 Adapter attach_modules(model::SentenceModel& model, AdapterConfig config, std::vector<Target> modules,
                        const std::vector<std::string>& replaced);
 
+// A parameter of the base in the state dict of the model that PEFT wraps: a projection with a branch is "base_layer", a
+// module of modules_to_save is there twice, as "original_module" and as its trained copy "modules_to_save.default".
+std::string wrapped_name(const Adapter& adapter, const std::string& name);
+// What the base's own value is called there: the same where nothing else is trained in its place. Of a bias that is
+// trained PEFT keeps no such value; the name is made like those of modules_to_save, and nothing else has it.
+std::string original_name(const Adapter& adapter, const std::string& name, bool is_trained);
+
 // What of the model can be targeted.
 ModuleNames module_names(const model::SentenceModel& model);
 

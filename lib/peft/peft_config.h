@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "quant/quant_config.h"
@@ -14,6 +16,16 @@ namespace stft::peft {
 enum class AdapterType { kLora, kQlora };
 enum class LoraBias { kNone, kAll, kLoraOnly };
 enum class LoraInit { kTrue, kGaussian, kPissa };
+
+inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
+
+// Whether the directory holds an adapter and not a whole model.
+inline bool is_adapter_directory(const std::string& directory) {
+  const std::filesystem::path path(directory);
+  std::error_code error;
+  return std::filesystem::exists(path / kAdapterConfigFile, error) &&
+         !std::filesystem::exists(path / "config.json", error);
+}
 
 struct AdapterConfig {
   AdapterType type = AdapterType::kLora;

@@ -137,11 +137,11 @@ std::vector<Refusal> run_refusals(const Recipe& r) {
   std::vector<Refusal> refusals = {
       {"adapter.use_dora", is_quantized && r.adapter->use_dora, "DoRA on a quantized base"},
       {"adapter.init_lora_weights", r.adapter && r.adapter->init_lora_weights == peft::LoraInit::kPissa, "pissa"},
-      {"model.causal", r.adapter && r.model.causal.has_value(), "causal with an adapter"},
       {"quantization.bnb_4bit_compute_dtype",
        r.quantization && r.quantization->bnb_4bit_compute_dtype == quant::WeightDtype::kFp16, "fp16"},
       {"data.train", r.data.train.size() > 1, "more than one data set"},
-      {"checkpoint.adapter_only", !c.adapter_only, "adapter_only: false (adapters)"},
+      {"checkpoint.adapter_only", is_quantized && !c.adapter_only,
+       "writing a quantized base (it is quantized alike again when a checkpoint is loaded)"},
       {"checkpoint.async", c.is_async, "async saving"},
   };
   for (const Reporter reporter : r.run.report_to) {

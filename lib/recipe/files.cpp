@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "hub/hub_config.h"
+#include "peft/peft_config.h"
 
 namespace stft::recipe {
 
@@ -55,7 +56,8 @@ std::string file_problem(const std::string& path) {
 std::string model_directory_problem(const std::string& path) {
   const std::filesystem::path directory(path);
   if (is_folder(directory)) {
-    return is_there(directory / "config.json") || is_there(directory / "modules.json") || is_adapter_directory(path)
+    return is_there(directory / "config.json") || is_there(directory / "modules.json") ||
+                   peft::is_adapter_directory(path)
                ? std::string()
                : "'" + path + "' is no model directory: it holds neither config.json nor modules.json";
   }
@@ -63,11 +65,6 @@ std::string model_directory_problem(const std::string& path) {
     return "'" + path + "' is a file, expected a model directory";
   }
   return "no such directory '" + path + "'";
-}
-
-bool is_adapter_directory(const std::string& path) {
-  const std::filesystem::path directory(path);
-  return is_there(directory / "adapter_config.json") && !is_there(directory / "config.json");
 }
 
 bool is_hub_model(const std::string& name_or_path) {

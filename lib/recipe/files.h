@@ -18,9 +18,6 @@ bool is_hub_model(const std::string& name_or_path);
 // Why `path` is no model directory; empty when it is one (config.json or modules.json in it).
 std::string model_directory_problem(const std::string& path);
 
-// Whether the directory holds an adapter without its base model.
-bool is_adapter_directory(const std::string& path);
-
 // Why it is neither a model directory nor the id of a model; empty when it is one of them. What is not asked of a hub
 // here: whether it has the model.
 std::string model_problem(const std::string& name_or_path);

@@ -22,7 +22,7 @@ void throw_if_any(Diagnostics& diagnostics, Purpose purpose) {
 
 // An adapter is evaluated with its base; it is trained on as adapter.path.
 void refuse_adapter_as_model(const Recipe& recipe, Diagnostics& diagnostics) {
-  if (is_adapter_directory(recipe.model.directory())) {
+  if (peft::is_adapter_directory(recipe.model.directory())) {
     diagnostics.add("model.name_or_path", "'" + recipe.model.name_or_path +
                                               "' is an adapter; name its base model here, and the adapter as "
                                               "adapter.path");

@@ -60,7 +60,7 @@ void check_adapter(const Recipe& recipe, Diagnostics& diagnostics) {
   if (adapter.target_modules_is_list && adapter.target_modules.empty() && !adapter.path) {
     diagnostics.add("adapter.target_modules", "names no module");
   }
-  if (adapter.path && !is_adapter_directory(*adapter.path)) {
+  if (adapter.path && !peft::is_adapter_directory(*adapter.path)) {
     diagnostics.add("adapter.path", "'" + *adapter.path +
                                         "' is no directory of an adapter: it holds no "
                                         "adapter_config.json, or a whole model");

@@ -146,6 +146,13 @@ recipe::Recipe with_stored_adapter(recipe::Recipe recipe) {
   Config sorted = stored;
   std::sort(sorted.modules_to_save.begin(), sorted.modules_to_save.end());
   StoredValues(recipe, sorted).take("modules_to_save", &Config::modules_to_save);
+  if (const auto causal = model::causal_of_adapter(*recipe.adapter->path)) {
+    if (recipe.model.causal.value_or(*causal) != *causal) {
+      throw UserError(fmt::format("{}: is not what adapter.path's sentence_bert_config.json says",
+                                  recipe::where(recipe, "model.causal")));
+    }
+    recipe.model.causal = causal;
+  }
   if (!is_given(recipe, "adapter.lora_dropout")) {
     recipe.adapter->lora_dropout = stored.lora_dropout;
   }

@@ -23,7 +23,7 @@ void check_tokenizer_fits(const tokenizer::Tokenizer& tokenizer, const model::Se
 }
 
 tokenizer::Tokenizer load_tokenizer(const std::string& directory, const std::string& base) {
-  const std::string files = model::files_directory(directory, base);
+  const std::string files = model::tokenizer_directory(directory, base);
   const auto bare = model::static_embedding_directory(files);
   return bare ? tokenizer::Tokenizer::load_bare(*bare) : tokenizer::Tokenizer::load(files);
 }

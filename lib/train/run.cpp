@@ -10,8 +10,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/optimizer_state.h"
 #include "checkpoint/stored_model.h"
+#include "io/checksum.h"
 #include "io/directory.h"
 #include "io/file.h"
 #include "recipe/choices.h"
@@ -146,6 +148,19 @@ void tell_about_data(const Run& run) {
   }
 }
 
+// An adapter that is trained on is evaluated with its own tokenizer; a run has its model's.
+void tell_about_other_tokenizer(const Run& run) {
+  if (!run.recipe.adapter || !run.recipe.adapter->path) {
+    return;
+  }
+  const fs::path own = fs::path(*run.recipe.adapter->path) / "tokenizer.json";
+  const fs::path models = fs::path(run.recipe.model.directory()) / "tokenizer.json";
+  if (fs::exists(own) && fs::exists(models) && io::file_checksum(own.string()) != io::file_checksum(models.string())) {
+    log::warn(fmt::format("{}: {} is not the model's; the model's is used", recipe::where(run.recipe, "adapter.path"),
+                          own.string()));
+  }
+}
+
 void tell_about_adapter(const Run& run) {
   if (!run.adapter->adapter.unmatched.empty()) {
     log::warn(fmt::format("{}: '{}' matches no module of the model",
@@ -153,6 +168,14 @@ void tell_about_adapter(const Run& run) {
                           fmt::join(run.adapter->adapter.unmatched, "', '")));
   }
   log::info("adapter: " + describe(*run.adapter, *run.model));
+  tell_about_other_tokenizer(run);
+  const std::string config = (fs::path(run.model->spec().base) / "config.json").string();
+  if (run.recipe.model.causal == false && !io::read_json_file(config).contains("is_causal")) {
+    log::warn(
+        fmt::format("model.causal: Python's sentence-transformers does not take it from an adapter's directory, since "
+                    "{} has no is_causal; a model that `stft export --merge-lora` writes has it",
+                    config));
+  }
 }
 
 void tell_about_inputs(const Run& run) {
@@ -209,15 +232,33 @@ shard::RowSource base_rows(const Run& run) {
   return run.quantized ? run.quantized->rows(run.weights->source()) : run.weights->source();
 }
 
+// The base of an adapter is that of the checkpoint.
+void check_base(const Run& run) {
+  const auto manifest = checkpoint::read_manifest(run.resumed->checkpoint);
+  if (!run.base || !manifest || !manifest->base) {
+    return;
+  }
+  const checkpoint::BaseIdentity& theirs = *manifest->base;
+  if (const auto difference = checkpoint::base_difference(theirs, *run.base)) {
+    throw UserError(fmt::format("{}: the base '{}' ({}) is not the one that '{}' was trained on, '{}' ({}): {} changed",
+                                recipe::where(run.recipe, "model.name_or_path"), run.base->name, run.base->sample,
+                                run.resumed->checkpoint, theirs.name, theirs.sample, *difference));
+  }
+}
+
 // Collective: the base of an adapter becomes 4-bit when the recipe says so.
 void quantize(Run& run, dist::ProcessGroup& world) {
   if (!run.recipe.quantization || !run.adapter) {
+    if (run.adapter && run.weights->source_of(0)->has_four_bit() && world.rank() == 0) {
+      log::warn(fmt::format("{} is stored in 4 bits and kept whole here; adapter.type: qlora keeps it in 4 bits",
+                            run.model->spec().base));
+    }
     return;
   }
   run.quantized =
       std::make_unique<checkpoint::QuantizedBase>(*run.model, *run.weights, *run.recipe.quantization, world);
   run.packed = std::make_unique<shard::PackedForms>(
-      run.quantized->forms(run.sharding.param_dtype == shard::ParamDtype::kBf16 ? at::kBFloat16 : at::kFloat));
+      run.quantized->forms(compute_dtype(run.recipe) == shard::ParamDtype::kBf16 ? at::kBFloat16 : at::kFloat));
   if (world.rank() == 0) {
     tell_about_quantized(run);
   }
@@ -227,8 +268,8 @@ void quantize(Run& run, dist::ProcessGroup& world) {
 void make_engine(Run& run, std::unique_ptr<dist::ProcessGroup> world) {
   const int64_t memory = memory_per_rank(*world);
   const int64_t ranks = world->size();
-  run.sharding = sharding_of(run.recipe, *run.model, ranks, memory);
   quantize(run, *world);
+  run.sharding = sharding_of(run.recipe, {run.model->parameters(), run.packed.get()}, ranks, memory);
   // The ranks are on one machine.
   run.mesh = std::make_unique<Mesh>(std::move(world), shard::mesh_shape(run.sharding, ranks, ranks));
   run.engine = std::make_unique<shard::ShardEngine>(
@@ -375,6 +416,10 @@ Run assemble_evaluation(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGrou
   agree_on_facts(*world, input_facts(run));
   if (world->rank() == 0) {
     tell_about_inputs(run);
+    const auto warning = checkpoint::other_base_warning(run.recipe.model.directory(), run.recipe.model.base);
+    if (warning) {
+      log::warn(*warning);
+    }
   }
   make_engine(run, std::move(world));
   run.engine->fill(initial_rows(*run.model, base_rows(run), run.adapter.get(), run.recipe.run.seed));
@@ -398,6 +443,12 @@ Run assemble(recipe::Recipe recipe, std::unique_ptr<dist::ProcessGroup> world, s
                                 recipe::where(run.recipe, "data.train.0.path"), run.resumed->checkpoint));
   }
   const recipe::Recipe& r = run.recipe;
+  if (run.adapter) {
+    run.base = checkpoint::identify_base(*run.model, *run.weights, run.adapter->adapter.base_model);
+  }
+  if (run.resumed) {
+    check_base(run);
+  }
   if (world->rank() == 0) {
     tell_about_inputs(run);
   }

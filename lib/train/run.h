@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/base_identity.h"
 #include "checkpoint/pretrained.h"
 #include "checkpoint/quantized_base.h"
 #include "checkpoint/stored_model.h"
@@ -38,6 +39,7 @@ struct Run {
   std::vector<std::unique_ptr<eval::Evaluator>> evaluators;
   std::unique_ptr<checkpoint::PretrainedWeights> weights;
   std::unique_ptr<RunAdapter> adapter;                   // null: all of the model is trained
+  std::optional<checkpoint::BaseIdentity> base;          // of what the adapter is trained on
   std::unique_ptr<checkpoint::QuantizedBase> quantized;  // null: the model is not quantized
   std::unique_ptr<shard::PackedForms> packed;            // what of it the engine keeps
   shard::ShardConfig sharding;                           // the recipe's, with what it leaves open

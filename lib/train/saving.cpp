@@ -50,6 +50,8 @@ uint64_t save_checkpoint(Run& run, const SaveRequest& request) {
   const uint64_t checksum = checked_checksum(*run.engine, *run.mesh, "before saving " + name);
   checkpoint::CheckpointContent content{*run.model, *run.weights, *run.engine, run.mesh->world(), std::nullopt, {}, {}};
   content.adapter = adapter_of(run);
+  content.scope =
+      run.recipe.checkpoint.adapter_only ? checkpoint::AdapterScope::kAdapterOnly : checkpoint::AdapterScope::kWithBase;
   if (request.with_optimizer) {
     content.optimizer.emplace(checkpoint::OptimizerSource{*run.optimizer, run.recipe.optim,
                                                           run.schedule->factor(request.state.position.step)});
@@ -58,6 +60,7 @@ uint64_t save_checkpoint(Run& run, const SaveRequest& request) {
   content.manifest.step = request.state.position.step;
   content.manifest.metrics = {request.metrics.begin(), request.metrics.end()};
   content.manifest.score = request.score;
+  content.manifest.base = run.base;
   if (run.mesh->world().rank() == 0) {
     const std::string recipe = recipe::dump(run.recipe);
     content.manifest.recipe_hash = hash_of(recipe);

@@ -35,6 +35,18 @@ std::optional<int64_t> first_number(const std::string& path, const std::string& 
   return std::nullopt;
 }
 
+// Of a parameter that is not cut.
+int64_t kept_bytes(const model::Parameter& parameter, const shard::PackedForms* packed) {
+  if (packed != nullptr) {
+    const auto form = packed->find(&parameter);
+    if (form != packed->end()) {
+      return form->second.rows * form->second.row_bytes;
+    }
+  }
+  const auto size = static_cast<int64_t>(c10::elementSize(parameter.stored_dtype));
+  return parameter.numel() * (parameter.is_trainable ? kFloatBytes : size);
+}
+
 // Below the root of the control groups; empty at the root.
 std::filesystem::path own_control_group() {
   std::ifstream file("/proc/self/cgroup");
@@ -76,25 +88,26 @@ int64_t optimizer_bytes(const optim::OptimConfig& config, const model::Parameter
   return parameter.is_trainable ? optim::planned_state_bytes(config, checkpoint::facts_of(parameter), rows) : 0;
 }
 
-shard::ShardConfig sharding_of(const recipe::Recipe& recipe, const model::SentenceModel& model, int64_t ranks,
-                               int64_t memory) {
+shard::ParamDtype compute_dtype(const recipe::Recipe& recipe) {
+  return recipe.sharding.param_dtype.value_or(recipe.train.bf16 ? shard::ParamDtype::kBf16 : shard::ParamDtype::kFp32);
+}
+
+shard::ShardConfig sharding_of(const recipe::Recipe& recipe, const ModelToShard& model, int64_t ranks, int64_t memory) {
   shard::ShardConfig sharding = recipe.sharding;
-  if (!sharding.param_dtype) {
-    sharding.param_dtype = recipe.train.bf16 ? shard::ParamDtype::kBf16 : shard::ParamDtype::kFp32;
-  }
+  sharding.param_dtype = compute_dtype(recipe);
   if (sharding.strategy != shard::Strategy::kAuto) {
     return sharding;
   }
   int64_t all = 0;
   int64_t trainable = 0;
   shard::ModelBytes bytes;
-  for (const model::Parameter& parameter : model.parameters()) {
+  for (const model::Parameter& parameter : model.parameters) {
     all += parameter.numel();
+    bytes.parameters += kept_bytes(parameter, model.packed);
     trainable += parameter.is_trainable ? parameter.numel() : 0;
     bytes.optimizer += optimizer_bytes(recipe.optim, parameter, parameter.shape.front());
   }
-  bytes.parameters = all * kFloatBytes;
-  bytes.gathered = sharding.param_dtype == shard::ParamDtype::kFp32 ? bytes.parameters : bytes.parameters / 2;
+  bytes.gathered = all * (sharding.param_dtype == shard::ParamDtype::kFp32 ? kFloatBytes : kFloatBytes / 2);
   bytes.gradients = trainable * kFloatBytes;
   sharding.strategy = shard::choose_strategy(bytes, ranks, memory);
   return sharding;

@@ -20,8 +20,14 @@ int64_t memory_per_rank(dist::ProcessGroup& world);
 
 // The recipe's sharding with strategy auto replaced by what fits `memory` bytes a rank (shard::choose_strategy), and
 // param_dtype by what train.bf16 says.
-shard::ShardConfig sharding_of(const recipe::Recipe& recipe, const model::SentenceModel& model, int64_t ranks,
-                               int64_t memory);
+struct ModelToShard {
+  const model::ParameterTable& parameters;
+  const shard::PackedForms* packed = nullptr;  // null: nothing is
+};
+shard::ShardConfig sharding_of(const recipe::Recipe& recipe, const ModelToShard& model, int64_t ranks, int64_t memory);
+
+// What parameters are computed with: sharding.param_dtype, or what train.bf16 says.
+shard::ParamDtype compute_dtype(const recipe::Recipe& recipe);
 
 // Whether the gradients of a step's micro-batches are kept whole and reduced once: always where every rank has all
 // parameters anyway; else when they fit in half of `memory` with all that the rank keeps.

@@ -234,6 +234,44 @@ TEST_CASE("adapters of PEFT evaluate, encode and continue", "[e2e][adapter]") {
                 {"base_model_name_or_path", "/nowhere/a/model"});
 }
 
+TEST_CASE("an adapter is copied and its tokenizer used without its base; adapter_only: false keeps the base",
+          "[e2e][adapter]") {
+  const TemporaryDirectory directory;
+  for (const bool keeps_base : {false, true}) {
+    CAPTURE(keeps_base);
+    const std::string base = directory.path(keeps_base ? "kept" : "lost");
+    const std::string run = directory.path(keeps_base ? "run_kept" : "run_lost");
+    const auto in = [&](const std::string& name) { return run + "." + name; };
+    copy_tree(source_path("test/golden/tiny_bert"), base);
+    train({run, 2,
+           lora_with({"model.name_or_path=" + base,
+                      std::string("checkpoint.adapter_only=") + (keeps_base ? "false" : "true")})});
+    const std::string best = best_of(run);
+    const Json recorded = read_json(best + "/stft_checkpoint.json").at("metrics");
+    fs::remove_all(base);
+    succeed({"export", best, "--out", in("exported")});
+    CHECK(tree_differences(run + "/final", in("exported")).empty());
+    CHECK_FALSE(succeed({"tokenize", run + "/final", "--text", "a text"}).empty());
+    if (!keeps_base) {
+      check_refused({"export", best, "--out", in("merged"), "--merge-lora"}, {"base_model_name_or_path", base});
+      check_refused({"eval", best}, {"base_model_name_or_path", base});
+      continue;
+    }
+    succeed({"verify", best});
+    CHECK(are_close(evaluated(best, {"--nproc", "2"}), recorded));
+    succeed({"best", run, "--eval", "--nproc", "1"});
+    succeed({"export", best, "--out", in("merged"), "--merge-lora"});
+    CHECK(are_close(evaluated(in("merged"), {"--recipe", "configs/tiny.yaml"}), recorded));
+    succeed({"state-dict", best, "--mode", "full", "--out", in("full")});
+    CHECK(are_close(evaluated(in("full"), {"--recipe", "configs/tiny.yaml"}), recorded));
+    CHECK(holds_same_tensors(in("full") + "/base_model/model.safetensors",
+                             source_path("test/golden/tiny_bert/model.safetensors")));
+  }
+  // A directory of PEFT's has its base's tokenizer.
+  CHECK(succeed({"tokenize", source_path("test/golden/peft/default"), "--text", "a text"}) ==
+        succeed({"tokenize", source_path("test/golden/tiny_bert"), "--text", "a text"}));
+}
+
 TEST_CASE("a resumed run keeps its adapter", "[e2e][adapter]") {
   const TemporaryDirectory directory;
   const std::string run = directory.path("run");

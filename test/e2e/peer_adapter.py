@@ -3,10 +3,11 @@
 embeddings that stft gives. Exit 0 when all of it agrees, 1 when something does not. Used by peer_adapter_test.
 
 usage: test/e2e/peer_adapter.py ADAPTER MERGED --texts FILE --adapter-embeddings A.npy --merged-embeddings M.npy
-                                [--checkpoint DIR] [--quantized-embeddings Q.npy]
+                                [--checkpoint DIR [--with-base]] [--quantized-embeddings Q.npy]
 
 Q: of the adapter on its base quantized by bitsandbytes (NF4 in blocks of 64, one quantization). DIR: a SHARDED
-checkpoint of the same adapter, which torch.distributed.checkpoint must load into a model with one.
+checkpoint of the same adapter, which torch.distributed.checkpoint must load into a model with one; with --with-base one
+of checkpoint.adapter_only: false, which must fill all of that model.
 """
 import argparse
 import os
@@ -33,8 +34,9 @@ def load(path):
     return model
 
 
-def check_checkpoint(directory, adapter):
-    """What is wrong with a SHARDED checkpoint of an adapter, loaded by the names of sentence-transformers' state dict."""
+def check_checkpoint(directory, adapter, with_base):
+    """What is wrong with a SHARDED checkpoint of an adapter, loaded by the names of sentence-transformers' state dict:
+    those of what is trained, or all of them."""
     import peft
     import torch
     import torch.distributed.checkpoint as dcp
@@ -45,15 +47,26 @@ def check_checkpoint(directory, adapter):
     config.inference_mode = False
     model = SentenceTransformer(config.base_model_name_or_path, device="cpu")
     peft.get_peft_model(model[0].model, config)
-    state = {name: torch.full_like(value, 7.0) for name, value in model.state_dict().items() if "lora_" in name}
+    # stft does not build the pooler, and so does not train its bias.
+    trained = {name for name, value in model.named_parameters() if value.requires_grad and ".pooler." not in name}
+    state = {name: torch.full_like(value, 7.0) for name, value in model.state_dict().items()
+             if with_base or name in trained}
     dcp.load({"model": state}, checkpoint_id=os.path.join(directory, "pytorch_model_fsdp_0"))
-    expected = load_file(os.path.join(adapter, "adapter_model.safetensors"))
+    of_adapter = load_file(os.path.join(adapter, "adapter_model.safetensors"))
+    of_base = load_file(os.path.join(config.base_model_name_or_path, "model.safetensors"))
     faults = []
     for name, value in state.items():
-        key = "base_model.model." + name.removeprefix("0.model.").replace(".default", "")
-        if key not in expected or not torch.equal(expected[key], value):
-            faults.append(f"{name} of the checkpoint is not {key} of the adapter")
-    return faults if state else ["the model has no adapter"]
+        bare = name.removeprefix("0.model.")
+        if name in trained:
+            key = "base_model.model." + bare.replace(".modules_to_save.default", "").replace(".default", "")
+            expected = of_adapter.get(key, of_adapter.get(key.removesuffix(".weight")))
+        else:
+            key = bare.replace(".base_layer", "").replace(".original_module", "")
+            expected = of_base.get(key)
+        if expected is None or not torch.equal(expected, value):
+            faults.append(f"{name} of the checkpoint is not {key} of the adapter or its base")
+    print(f"peer_adapter: {directory}: {len(state)} tensors loaded", file=sys.stderr)
+    return faults if trained else ["the model has no adapter"]
 
 
 def on_quantized_base(adapter):
@@ -84,6 +97,7 @@ def main():
     parser.add_argument("--merged-embeddings", required=True)
     parser.add_argument("--checkpoint")
     parser.add_argument("--quantized-embeddings")
+    parser.add_argument("--with-base", action="store_true")
     arguments = parser.parse_args()
     import numpy
     import peft
@@ -109,7 +123,7 @@ def main():
     if len(moved) != len([name for name, _ in model.named_parameters() if "lora_B" in name]) or not moved:
         faults.append("PeftModel did not load every B")
     if arguments.checkpoint:
-        faults += check_checkpoint(arguments.checkpoint, arguments.adapter)
+        faults += check_checkpoint(arguments.checkpoint, arguments.adapter, arguments.with_base)
     for fault in faults:
         print(f"peer_adapter: {fault}", file=sys.stderr)
     return 1 if faults else 0

@@ -86,10 +86,14 @@ TEST_CASE("Python gives our embeddings of final/ and of the merged model", "[pee
                               "modules_to_save: [intermediate]}",
                               "{r: 2, target_modules: [word_embeddings, query]}"}) {
     CAPTURE(adapter);
-    const AdapterRun run({std::string("adapter=") + adapter});
-    const bool is_plain = std::string(adapter).find("r: 4, lora_alpha: 8") != std::string::npos;
-    run.check_in_python(python, is_plain ? std::vector<std::string>{"--checkpoint", run.run() + "/checkpoint-30"}
-                                         : std::vector<std::string>{});
+    const bool with_base = std::string(adapter).find("r: 4") == std::string::npos;
+    const AdapterRun run({std::string("adapter=") + adapter,
+                          with_base ? "checkpoint.adapter_only=false" : "checkpoint.adapter_only=true"});
+    std::vector<std::string> options = {"--checkpoint", run.run() + "/checkpoint-30"};
+    if (with_base) {
+      options.emplace_back("--with-base");
+    }
+    run.check_in_python(python, options);
   }
 }
 

@@ -3,8 +3,10 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
+#include "checkpoint/base_identity.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/export_model.h"
 #include "checkpoint/stored_model.h"
@@ -144,6 +146,233 @@ TEST_CASE("an adapter's checkpoint holds no base, verifies, and converts") {
   CHECK(checkpoint::verify_checkpoint(again).faults.empty());
   CHECK(test::max_difference(embeddings_of(again, test::golden_path("tiny_bert")),
                              embeddings_of(run + "/final", test::golden_path("tiny_bert"))) == 0);
+}
+
+TEST_CASE("adapter_only: false: a checkpoint holds the base too, under PEFT's names, and needs no other") {
+  const test::TemporaryDirectory directory;
+  const auto type = GENERATE(checkpoint::StateDictType::kFull, checkpoint::StateDictType::kSharded);
+  const bool is_full = type == checkpoint::StateDictType::kFull;
+  const std::string base = directory.path("base");
+  fs::copy(test::golden_path("tiny_bert"), base, fs::copy_options::recursive);
+  auto recipe = lora_recipe(directory.path("run"));
+  recipe.model.name_or_path = base;
+  recipe.adapter->target_modules = {"query", "value"};
+  recipe.adapter->bias = peft::LoraBias::kAll;
+  recipe.adapter->modules_to_save = {"intermediate"};
+  recipe.checkpoint.adapter_only = false;
+  recipe.train.max_steps = 8;
+  test::save_every(recipe, 4, type);
+  test::train_run(recipe, {2});
+  const std::string saved = directory.path("run/checkpoint-8");
+  CHECK_FALSE(fs::exists(directory.path("run/final/base_model")));
+  CHECK(io::read_text_file(saved + "/base_model/config.json") == io::read_text_file(base + "/config.json"));
+  CHECK(fs::exists(saved + "/base_model/model.safetensors") == is_full);
+  std::set<std::string> keys;
+  const auto stored = checkpoint::StoredModel::open(saved);
+  for (const auto& file : stored.plan()) {
+    for (const auto& tensor : file.tensors) {
+      keys.insert(tensor.sharded_key);
+    }
+  }
+  const std::string layer = "model.0.model.encoder.layer.0.";
+  for (const char* name :
+       {"attention.self.query.base_layer.weight", "attention.self.query.base_layer.bias",
+        "attention.self.query.lora_A.default.weight", "attention.self.key.weight", "attention.self.key.bias",
+        "intermediate.original_module.dense.weight", "intermediate.original_module.dense.bias",
+        "intermediate.modules_to_save.default.dense.weight", "intermediate.modules_to_save.default.dense.bias",
+        "output.LayerNorm.weight"}) {
+    CHECK(keys.contains(layer + name));
+  }
+  const auto from_final = embeddings_of(directory.path("run/final"), base);
+
+  // Resumed with the base: the same run.
+  const std::string resumed = directory.path("resumed");
+  fs::copy(directory.path("run"), resumed, fs::copy_options::recursive);
+  fs::remove_all(resumed + "/checkpoint-8");
+  fs::remove_all(resumed + "/final");
+  auto again = recipe;
+  again.run.output_dir = resumed;
+  test::RunOptions options{2};
+  options.resume = test::auto_resume();
+  test::train_run(again, options);
+  const std::string file = "/adapter_model.safetensors";
+  CHECK(io::read_text_file(resumed + "/final" + file) == io::read_text_file(directory.path("run/final") + file));
+
+  // Everything else without it.
+  const std::string whole = test::golden_path("tiny_bert");
+  fs::remove_all(base);
+  CHECK(checkpoint::verify_checkpoint(saved).faults.empty());
+  const std::string full = directory.path("full"), sharded = directory.path("sharded");
+  checkpoint::convert_checkpoint(saved, {checkpoint::StateDictType::kFull, std::nullopt, full});
+  checkpoint::convert_checkpoint(full, {checkpoint::StateDictType::kSharded, 3, sharded});
+  for (const std::string& checkpoint : {saved, full, sharded}) {
+    CHECK(checkpoint::verify_checkpoint(checkpoint).faults.empty());
+    const auto kept = checkpoint::local_base(checkpoint);
+    REQUIRE(kept == checkpoint + "/base_model");
+    CHECK(test::max_difference(embeddings_of(checkpoint, *kept), from_final) == 0);
+    const std::string merged = checkpoint + ".merged";
+    checkpoint::export_directory(checkpoint, {checkpoint::WeightPrecision::kAsInput, merged, "", true});
+    CHECK(test::max_difference(embeddings_of(merged, ""), from_final) < 1e-5);
+    const std::string exported = checkpoint + ".exported";
+    checkpoint::export_directory(checkpoint, {checkpoint::WeightPrecision::kAsInput, exported});
+    CHECK(test::contents(exported) == test::contents(directory.path("run/final")));
+  }
+  CHECK(test::contents(full + "/base_model").size() == 2);
+  const auto of_base = io::SafetensorsFile::open(whole + "/model.safetensors");
+  const auto kept = io::SafetensorsFile::open(full + "/base_model/model.safetensors");
+  CHECK(kept.tensors().size() == of_base.tensors().size());
+  for (const io::TensorInfo& info : of_base.tensors()) {
+    const io::TensorInfo* found = kept.find(info.name);
+    REQUIRE(found != nullptr);
+    const auto ours = kept.bytes(*found), theirs = of_base.bytes(info);
+    CHECK((found->dtype == info.dtype && found->shape == info.shape));
+    CHECK(std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end()));
+  }
+}
+
+TEST_CASE("a checkpoint knows its base: another one ends a resumed run and is warned of elsewhere") {
+  const test::TemporaryDirectory directory;
+  const std::string base = directory.path("base");
+  fs::copy(test::golden_path("tiny_bert"), base, fs::copy_options::recursive);
+  auto recipe = lora_recipe(directory.path("run"));
+  recipe.model.name_or_path = base;
+  recipe.train.max_steps = 4;
+  test::save_every(recipe, 4, checkpoint::StateDictType::kSharded);
+  test::train_run(recipe, {2});
+  const std::string saved = directory.path("run/checkpoint-4");
+  CHECK(checkpoint::read_manifest(saved)->base->name == base);
+  CHECK_FALSE(checkpoint::other_base_warning(saved, test::golden_path("tiny_bert")));
+
+  // One value of one tensor's first row.
+  const auto file = io::SafetensorsFile::open(base + "/model.safetensors");
+  const std::string name = "encoder.layer.1.output.dense.weight";
+  std::string bytes = io::read_text_file(file.path());
+  const auto place = bytes.find(std::string(reinterpret_cast<const char*>(file.bytes(*file.find(name)).data()), 64));
+  REQUIRE(place != std::string::npos);
+  bytes[place] = static_cast<char>(bytes[place] ^ 1);
+  directory.write("base/model.safetensors", bytes);
+  const auto warning = checkpoint::other_base_warning(saved, base);
+  REQUIRE(warning);
+  CHECK(warning->find("its weights differ") != std::string::npos);
+  recipe.train.max_steps = 8;
+  test::RunOptions options{2};
+  options.resume = test::auto_resume();
+  const std::string message = test::message_of<UserError>([&] { test::train_run(recipe, options); });
+  CHECK(message.find("model.name_or_path: the base '" + base + "'") != std::string::npos);
+  CHECK(message.find("its weights changed") != std::string::npos);
+  directory.write("base/config.json", io::read_text_file(base + "/config.json").replace(0, 1, "{\"more\": 1,"));
+  directory.write("base/model.safetensors", io::read_text_file(test::golden_path("tiny_bert") + "/model.safetensors"));
+  CHECK(checkpoint::other_base_warning(saved, base)->find("its config.json differs") != std::string::npos);
+}
+
+TEST_CASE("model.causal with an adapter: its directory, its checkpoints and its merge compute alike") {
+  const test::TemporaryDirectory directory;
+  const std::string base = test::golden_path("tiny_llama");
+  auto recipe = lora_recipe(directory.path("run"));
+  recipe.model.name_or_path = base;
+  recipe.model.dropout.reset();
+  recipe.model.causal = false;
+  recipe.adapter->target_modules = {"q_proj", "v_proj"};
+  recipe.train.max_steps = 4;
+  test::save_every(recipe, 4, checkpoint::StateDictType::kSharded);
+  test::train_run(recipe, {2});
+  const std::string last = directory.path("run/final"), saved = directory.path("run/checkpoint-4");
+  const auto config = [](const std::string& path) { return io::read_json_file(path + "/sentence_bert_config.json"); };
+  CHECK(config(last).at("config_args").at("is_causal") == false);
+  CHECK(model::read_model_spec(last, base).config.at("is_causal") == false);
+  const auto from_final = embeddings_of(last, base);
+  CHECK(test::max_difference(from_final, embeddings_of(saved, base)) == 0);
+  checkpoint::export_directory(saved, {checkpoint::WeightPrecision::kAsInput, directory.path("merged"), "", true});
+  CHECK(io::read_json_file(directory.path("merged/config.json")).at("is_causal") == false);
+  CHECK_FALSE(config(directory.path("merged")).contains("config_args"));
+  CHECK(test::max_difference(from_final, embeddings_of(directory.path("merged"), "")) < 1e-5);
+  checkpoint::export_directory(saved, {checkpoint::WeightPrecision::kAsInput, directory.path("exported")});
+  CHECK(test::contents(directory.path("exported")) == test::contents(last));
+
+  auto on = recipe;
+  on.run.output_dir = directory.path("on");
+  on.model.causal.reset();
+  on.adapter->path = last;
+  CHECK(train::with_stored_adapter(on).model.causal == false);
+  on.model.causal = true;
+  CHECK(test::message_of<UserError>([&] { train::with_stored_adapter(on); }).find("model.causal") != std::string::npos);
+
+  auto text = config(last);
+  text.erase("config_args");
+  directory.write("run/final/sentence_bert_config.json", text.dump());
+  CHECK(test::max_difference(from_final, embeddings_of(last, base)) > 1e-3);
+}
+
+TEST_CASE("a directory of PEFT's with a tokenizer of its own uses it, when it fits the table") {
+  const test::TemporaryDirectory directory;
+  const std::string base = test::golden_path("tiny_bert");
+  const std::string bare = directory.path("bare");
+  fs::copy(test::golden_path("peft/default"), bare);
+  CHECK(train::load_tokenizer(bare, base).policy().files.front().starts_with(base));
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
+    fs::copy_file(base + "/" + name, bare + "/" + name);
+  }
+  auto json = io::read_json_file(base + "/tokenizer.json");
+  const auto ids = [&](const std::string& text) { return train::load_tokenizer(bare, base).encode_ids(text, 0); };
+  const auto plain = ids("zweihundertmal");
+  const auto with_token = [&](int64_t id) {
+    json["added_tokens"].push_back({{"id", id},
+                                    {"content", "zweihundertmal"},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", true},
+                                    {"special", false}});
+    directory.write("bare/tokenizer.json", json.dump());
+    json["added_tokens"].erase(json["added_tokens"].size() - 1);
+  };
+  const int64_t rows = io::read_json_file(base + "/config.json").at("vocab_size").get<int64_t>();
+  with_token(rows);
+  CHECK(test::message_of<UserError>([&] { train::load_model(bare, base); }).find("the model's table has") !=
+        std::string::npos);
+  checkpoint::export_directory(bare, {checkpoint::WeightPrecision::kAsInput, directory.path("out"), base});
+  CHECK(io::read_text_file(directory.path("out/tokenizer.json")) == io::read_text_file(bare + "/tokenizer.json"));
+  checkpoint::export_directory(bare, {checkpoint::WeightPrecision::kAsInput, directory.path("merged"), base, true});
+  CHECK(io::read_text_file(directory.path("merged/tokenizer.json")) == io::read_text_file(bare + "/tokenizer.json"));
+  CHECK(ids("zweihundertmal") != plain);
+}
+
+TEST_CASE("verify finds an A without its B, whatever the manifest says") {
+  const test::TemporaryDirectory directory;
+  auto recipe = lora_recipe(directory.path("run"));
+  recipe.train.max_steps = 4;
+  test::save_every(recipe, 4, checkpoint::StateDictType::kFull);
+  test::train_run(recipe, {1});
+  const std::string saved = directory.path("run/checkpoint-4");
+  const std::string path = saved + "/adapter_model.safetensors";
+  const std::string copy = directory.path("copy.safetensors");
+  fs::copy_file(path, copy);
+  const std::string lost = "base_model.model.encoder.layer.0.attention.self.query.lora_B.weight";
+  {
+    const auto source = io::SafetensorsFile::open(copy);
+    std::vector<io::TensorSpec> tensors;
+    for (const io::TensorInfo& info : source.tensors()) {
+      if (info.name != lost) {
+        tensors.push_back({info.name, info.dtype, info.shape});
+      }
+    }
+    io::SafetensorsWriter writer(path, tensors, source.metadata());
+    for (const io::TensorInfo& info : writer.layout()) {
+      writer.append(source.bytes(*source.find(info.name)));
+    }
+    writer.finish();
+  }
+  auto manifest = *checkpoint::read_manifest(saved);
+  std::erase_if(manifest.weights.front().tensors, [&](const auto& tensor) { return tensor.key == lost; });
+  std::vector<std::string> paths;
+  for (const auto& file : manifest.files) {
+    paths.push_back(file.path);
+  }
+  manifest.files = checkpoint::describe_files(saved, paths);
+  checkpoint::write_manifest(manifest, saved);
+  const auto faults = checkpoint::verify_checkpoint(saved).faults;
+  REQUIRE(faults.size() == 1);
+  CHECK(faults.front().find("'encoder.layer.0.attention.self.query' has no lora_B") != std::string::npos);
 }
 
 TEST_CASE("A29: a run goes on from an adapter; without steps it writes the same bytes") {
