@@ -18,12 +18,13 @@ int64_t machine_memory();
 // Collective: a rank's even share of the machine's memory, the smallest among the ranks (which are on one machine).
 int64_t memory_per_rank(dist::ProcessGroup& world);
 
-// The recipe's sharding with strategy auto replaced by what fits `memory` bytes a rank (shard::choose_strategy), and
-// param_dtype by what train.bf16 says.
 struct ModelToShard {
   const model::ParameterTable& parameters;
   const shard::PackedForms* packed = nullptr;  // null: nothing is
 };
+
+// The recipe's sharding with strategy auto replaced by what fits `memory` bytes a rank (shard::choose_strategy), and
+// param_dtype by what train.bf16 says.
 shard::ShardConfig sharding_of(const recipe::Recipe& recipe, const ModelToShard& model, int64_t ranks, int64_t memory);
 
 // What parameters are computed with: sharding.param_dtype, or what train.bf16 says.

@@ -1,11 +1,15 @@
 // Runs with an adapter and what the commands make of it.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "e2e/checkpoint_run.h"
+#include "io/file.h"
 #include "io/safetensors.h"
 
 namespace stft::test {
@@ -18,6 +22,11 @@ const std::vector<std::string> kLora = {
     "adapter={type: lora, r: 4, lora_alpha: 8, lora_dropout: 0.1, target_modules: all-linear}",
     "train.learning_rate=1e-2"};
 
+const std::vector<std::string> kQlora = {
+    "adapter={type: qlora, r: 4, lora_alpha: 8, target_modules: all-linear}",
+    "quantization={bnb_4bit_quant_type: nf4, bnb_4bit_use_double_quant: true, blocksize: 32}",
+    "train.learning_rate=1e-2"};
+
 std::vector<std::string> lora_with(const std::vector<std::string>& more) {
   std::vector<std::string> settings = kLora;
   settings.insert(settings.end(), more.begin(), more.end());
@@ -28,6 +37,70 @@ Json evaluated(const std::string& model, const std::vector<std::string>& flags =
   std::vector<std::string> arguments = {"eval", model, "--json"};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   return Json::parse(succeed(arguments)).at("metrics");
+}
+
+// The figure in what a merge prints.
+double drift_of(const std::string& text) {
+  const std::string before = "probe texts: ";
+  return std::stod(text.substr(text.find(before) + before.size()));
+}
+
+// A copy of a model that is stored in 4 bits, with some of its weights in floating point.
+void leave_whole(const std::string& from, const std::string& to, const std::vector<std::string>& keys) {
+  copy_tree(from, to);
+  succeed({"export", from, "--out", to + "-whole"});
+  const auto whole = io::SafetensorsFile::open(to + "-whole/model.safetensors");
+  const auto file = io::SafetensorsFile::open(from + "/model.safetensors");
+  std::vector<io::TensorSpec> specs;
+  std::map<std::string, std::vector<std::byte>> bytes;
+  for (const io::TensorInfo& info : file.tensors()) {
+    const auto is_of = [&](const std::string& key) { return info.name == key || info.name.starts_with(key + "."); };
+    if (std::none_of(keys.begin(), keys.end(), is_of)) {
+      const auto content = file.bytes(info);
+      specs.push_back({info.name, info.dtype, info.shape});
+      bytes[info.name].assign(content.begin(), content.end());
+    }
+  }
+  for (const std::string& key : keys) {
+    const io::TensorInfo* found = whole.find(key);
+    REQUIRE(found != nullptr);
+    const auto content = whole.bytes(*found);
+    specs.push_back({key, found->dtype, found->shape});
+    bytes[key].assign(content.begin(), content.end());
+  }
+  io::SafetensorsWriter writer(to + "/model.safetensors", specs, {{"format", "pt"}});
+  for (const io::TensorInfo& info : io::safetensors_layout(to, specs)) {
+    writer.append(bytes.at(info.name));
+  }
+  writer.finish();
+}
+
+// Multiplies every fp32 weight of the layers.
+void scale_weights(const std::string& path, float factor) {
+  std::vector<io::TensorSpec> specs;
+  std::map<std::string, std::vector<std::byte>> bytes;
+  {
+    const auto file = io::SafetensorsFile::open(path);
+    for (const io::TensorInfo& info : file.tensors()) {
+      const auto content = file.bytes(info);
+      std::vector<std::byte> values(content.begin(), content.end());
+      if (info.dtype == io::Dtype::kF32 && info.name.find("dense.weight") != std::string::npos) {
+        for (size_t i = 0; i < values.size(); i += sizeof(float)) {
+          float value = 0;
+          std::memcpy(&value, &values[i], sizeof value);
+          value *= factor;
+          std::memcpy(&values[i], &value, sizeof value);
+        }
+      }
+      specs.push_back({info.name, info.dtype, info.shape});
+      bytes[info.name] = std::move(values);
+    }
+  }
+  io::SafetensorsWriter writer(path, specs, {{"format", "pt"}});
+  for (const io::TensorInfo& info : io::safetensors_layout(path, specs)) {
+    writer.append(bytes.at(info.name));
+  }
+  writer.finish();
 }
 
 }  // namespace
@@ -94,9 +167,7 @@ TEST_CASE("LoRA from recipe to merged model: every form has the run's metrics", 
 }
 
 TEST_CASE("A34: QLoRA from recipe to merged model, with one hash of the quantized base throughout", "[e2e][adapter]") {
-  const std::vector<std::string> settings = {"adapter={type: qlora, r: 4, lora_alpha: 8, target_modules: all-linear}",
-                                             "quantization={bnb_4bit_quant_type: nf4, bnb_4bit_use_double_quant: true}",
-                                             "train.learning_rate=1e-2"};
+  const std::vector<std::string>& settings = kQlora;
   const TemporaryDirectory directory;
   const std::string run = directory.path("run");
   const Outcome outcome = train({run, 2, settings});
@@ -130,17 +201,13 @@ TEST_CASE("A34: QLoRA from recipe to merged model, with one hash of the quantize
       {"export", run + "/final", "--out", directory.path("dequantized"), "--merge-lora", "--base", "dequantized"});
   CHECK(dequantized.exit_code == 0);
   CHECK_THAT(dequantized.err, Contains("de-quantized base"));
-  const auto drift_of = [](const std::string& text) {
-    const std::string before = "probe texts: ";
-    return std::stod(text.substr(text.find(before) + before.size()));
-  };
   CHECK(drift_of(dequantized.err) < 1e-6);
   CHECK(drift_of(original.err) > 1e-5);
   CHECK(drift_of(original.err) < 0.2);
   CHECK(are_close(evaluated(directory.path("dequantized"), {"--recipe", "configs/tiny.yaml"}), recorded));
   const Outcome encoded = run_stft(
       {"encode", run + "/final", "--input", "test/golden/data/sentences.txt", "--output", directory.path("a.npy")});
-  CHECK_THAT(encoded.err, Contains("un-quantized base"));
+  CHECK_THAT(encoded.err, Contains("as it is stored, as Python does"));
 }
 
 TEST_CASE("the QLoRA recipe of the decoder, short: sharded saves of the adapter, best proved, merged",
@@ -182,8 +249,71 @@ TEST_CASE("a model that bitsandbytes quantized evaluates, exports whole, and is 
              2,
              {"model.name_or_path=" + base, "adapter={type: qlora, r: 4, lora_alpha: 8, target_modules: all-linear}",
               "quantization={bnb_4bit_quant_type: nf4}", "train.learning_rate=1e-2"}});
-  CHECK_THAT(outcome.err, Contains("12 of the weights are stored in 4 bits"));
+  CHECK_THAT(outcome.err, Contains("12 weights as they are stored in 4 bits"));
   CHECK(are_close(logged_metrics(directory.path("run"), 0), metrics));
+  const Outcome lora =
+      train({directory.path("lora"),
+             1,
+             {"model.name_or_path=" + base, "adapter={r: 4, target_modules: all-linear}", "train.max_steps=1"}});
+  CHECK_THAT(lora.err, Contains("is stored in 4 bits and kept whole here"));
+}
+
+TEST_CASE("what a quantized model's files leave whole stays whole, in training and in a merge", "[e2e][adapter]") {
+  const TemporaryDirectory directory;
+  const std::string base = directory.path("base");
+  leave_whole(source_path("test/golden/qlora/base"), base,
+              {"encoder.layer.0.attention.self.key.weight", "encoder.layer.1.output.dense.weight"});
+  const std::string run = directory.path("run");
+  const Outcome outcome =
+      train({run,
+             2,
+             {"model.name_or_path=" + base, "adapter={type: qlora, r: 4, lora_alpha: 8, target_modules: all-linear}",
+              "quantization={bnb_4bit_quant_type: nf4}", "train.learning_rate=1e-2"}});
+  CHECK_THAT(outcome.err, Contains("10 weights as they are stored in 4 bits"));
+  const Outcome merged = run_stft({"export", run + "/final", "--out", directory.path("merged"), "--merge-lora",
+                                   "--base", "dequantized", "--dtype", "fp32"});
+  CHECK(merged.exit_code == 0);
+  CHECK(drift_of(merged.err) < 1e-6);
+}
+
+TEST_CASE("an adapter says how its base was quantized wherever it lies", "[e2e][adapter]") {
+  const TemporaryDirectory directory;
+  const std::string run = directory.path("run");
+  const std::string base = directory.path("base");
+  copy_tree(source_path("test/golden/tiny_bert"), base);
+  std::vector<std::string> settings = kQlora;
+  settings.push_back("model.name_or_path=" + base);
+  settings.push_back("train.max_steps=15");
+  train({run, 2, settings});
+  const Json recorded = read_json(best_of(run) + "/stft_checkpoint.json").at("metrics");
+  const std::string moved = directory.path("elsewhere/adapter");
+  copy_tree(run + "/final", moved);
+  CHECK(are_close(evaluated(moved, {"--recipe", "configs/tiny.yaml"}), recorded));
+  const Outcome merged =
+      run_stft({"export", moved, "--out", directory.path("merged"), "--merge-lora", "--base", "dequantized"});
+  CHECK(merged.exit_code == 0);
+  CHECK(drift_of(merged.err) < 1e-6);
+  std::string text = io::read_text_file(moved + "/stft_quantization.json");
+  text.replace(text.find("32"), 2, "48");
+  std::ofstream(moved + "/stft_quantization.json") << text;
+  check_refused({"export", moved, "--out", directory.path("other"), "--merge-lora"},
+                {"stft_quantization.json", "blocksize", "48", "power of two"});
+
+  // The same shapes, other values.
+  scale_weights(base + "/model.safetensors", 1.5);
+  settings.back() = "train.max_steps=20";
+  const Outcome resumed = try_train({run, 2, settings, {"--resume", "auto"}});
+  CHECK(resumed.exit_code == 2);
+  CHECK_THAT(resumed.err, Contains("model.name_or_path") && Contains("trained on"));
+}
+
+TEST_CASE("weights that fp16 cannot hold are not written as infinity", "[e2e]") {
+  const TemporaryDirectory directory;
+  copy_tree(source_path("test/golden/tiny_bert"), directory.path("model"));
+  scale_weights(directory.path("model/model.safetensors"), 1e8);
+  check_refused({"export", directory.path("model"), "--out", directory.path("out"), "--dtype", "fp16"},
+                {"fp16 cannot hold"});
+  succeed({"export", directory.path("model"), "--out", directory.path("out"), "--dtype", "bf16"});
 }
 
 TEST_CASE("A10: targets that match nothing end the run before it starts; some of a list are warned of",
