@@ -20,17 +20,31 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 TOLERANCE = 1e-5
 
 
-def load(path):
+def base_of(path):
+    """The base of an adapter's directory: with it, or where its configuration says."""
+    import peft
+
+    kept = os.path.join(path, "base_model")
+    has_kept = os.path.exists(os.path.join(kept, "model.safetensors"))
+    return kept if has_kept else peft.PeftConfig.from_pretrained(path).base_model_name_or_path
+
+
+def load(path, merged):
     """The model of a directory. transformers 5.24 does not find a DoRA magnitude under the key that PEFT writes, so that
-    sentence-transformers leaves it at its start; PEFT's own loader does."""
+    sentence-transformers leaves it at its start; PEFT's own loader does. Nor does it take the base that lies with an
+    adapter; then the other modules are those of `merged`."""
     import peft
     from sentence_transformers import SentenceTransformer
+    from transformers import AutoModel
 
-    if not os.path.exists(os.path.join(path, "adapter_config.json")) or \
-            not peft.PeftConfig.from_pretrained(path).use_dora:
+    if not os.path.exists(os.path.join(path, "adapter_config.json")):
         return SentenceTransformer(path, device="cpu")
-    model = SentenceTransformer(peft.PeftConfig.from_pretrained(path).base_model_name_or_path, device="cpu")
-    model[0].model = peft.PeftModel.from_pretrained(model[0].model, path).base_model.model.eval()
+    has_kept_base = base_of(path).startswith(path)
+    if not has_kept_base and not peft.PeftConfig.from_pretrained(path).use_dora:
+        return SentenceTransformer(path, device="cpu")
+    model = SentenceTransformer(merged if has_kept_base else base_of(path), device="cpu")
+    base = AutoModel.from_pretrained(base_of(path)) if has_kept_base else model[0].model
+    model[0].model = peft.PeftModel.from_pretrained(base, path).base_model.model.eval()
     return model
 
 
@@ -69,7 +83,7 @@ def check_checkpoint(directory, adapter, with_base):
     return faults if trained else ["the model has no adapter"]
 
 
-def on_quantized_base(adapter):
+def on_quantized_base(adapter, _):
     """The adapter's model with each linear of the base as bitsandbytes reads back what it quantized. A weight is given
     to it as one row: its AVX-512 code reads others wrongly when their columns are no multiple of the block size."""
     import bitsandbytes.functional as bnb
@@ -111,13 +125,12 @@ def main():
     if arguments.quantized_embeddings:
         cases.append((arguments.adapter, on_quantized_base, arguments.quantized_embeddings))
     for path, loader, ours in cases:
-        found = loader(path).encode(texts, show_progress_bar=False)
+        found = loader(path, arguments.merged).encode(texts, show_progress_bar=False)
         difference = float(numpy.abs(found - numpy.load(ours)).max())
         print(f"peer_adapter: {path}: largest difference {difference:.3g}", file=sys.stderr)
         if not difference <= TOLERANCE:
             faults.append(f"{path}: embeddings differ by {difference}")
-    config = peft.PeftConfig.from_pretrained(arguments.adapter)
-    base = AutoModel.from_pretrained(config.base_model_name_or_path)
+    base = AutoModel.from_pretrained(base_of(arguments.adapter))
     model = peft.PeftModel.from_pretrained(base, arguments.adapter)
     moved = [name for name, value in model.named_parameters() if "lora_B" in name and float(value.abs().max()) > 0]
     if len(moved) != len([name for name, _ in model.named_parameters() if "lora_B" in name]) or not moved:

@@ -2,7 +2,9 @@
 // peer_test does.
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "e2e/checkpoint_run.h"
@@ -108,6 +110,50 @@ TEST_CASE("a QLoRA adapter gives the same embeddings in Python, on either base",
   run.merge("dequantized", {"--base", "dequantized"});
   const std::string quantized = run.encode(run.directory("dequantized"), "dequantized");
   run.check_in_python(python, {"--checkpoint", run.run() + "/checkpoint-30", "--quantized-embeddings", quantized});
+}
+
+TEST_CASE("Python loads a FULL checkpoint with the base in it, and a merged model that sees both ways", "[peer]") {
+  const std::string python = peer_python();
+  if (python.empty()) {
+    return;
+  }
+  const std::string texts = source_path("test/golden/data/sentences.txt");
+  const TemporaryDirectory directory;
+  const auto embed = [&](const std::string& model, const std::string& name) {
+    succeed({"encode", model, "--input", texts, "--output", directory.path(name)});
+    return directory.path(name);
+  };
+  const auto check_python = [&](std::vector<std::string> arguments) {
+    Command command;
+    command.program = python;
+    command.arguments = std::move(arguments);
+    const Outcome outcome = run_stft(command, 180);
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 0);
+  };
+  copy_tree(source_path("test/golden/tiny_bert"), directory.path("base"));
+  const std::vector<std::string> common = {"train.learning_rate=1e-2", "train.max_steps=15",
+                                           "checkpoint.load_best_model_at_end=false"};
+  auto settings = common;
+  settings.insert(settings.end(),
+                  {"model.name_or_path=" + directory.path("base"),
+                   "adapter={r: 4, target_modules: [query], bias: all, modules_to_save: [intermediate]}",
+                   "checkpoint.state_dict_type=FULL_STATE_DICT", "checkpoint.adapter_only=false"});
+  train({directory.path("run"), 2, settings});
+  std::filesystem::remove_all(directory.path("base"));
+  const std::string saved = directory.path("run/checkpoint-15");
+  succeed({"export", saved, "--merge-lora", "--out", directory.path("merged")});
+  check_python({source_path("test/e2e/peer_adapter.py"), saved, directory.path("merged"), "--texts", texts,
+                "--adapter-embeddings", embed(saved, "saved.npy"), "--merged-embeddings",
+                embed(directory.path("merged"), "merged.npy")});
+
+  settings = common;
+  settings.insert(settings.end(), {"model.name_or_path=" + source_path("test/golden/tiny_llama"), "model.causal=false",
+                                   "adapter={r: 4, target_modules: [q_proj]}"});
+  train({directory.path("both_ways"), 2, settings});
+  succeed({"export", directory.path("both_ways/final"), "--merge-lora", "--out", directory.path("both_ways.merged")});
+  check_python({source_path("test/e2e/peer_encode_file.py"), directory.path("both_ways.merged"), "--input", texts,
+                "--found", embed(directory.path("both_ways/final"), "both_ways.npy")});
 }
 
 }  // namespace stft::test

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "checkpoint/base_identity.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/dcp_metadata.h"
 #include "checkpoint/export_model.h"
 #include "checkpoint/stored_model.h"
 #include "checkpoint/verify.h"
@@ -228,6 +229,58 @@ TEST_CASE("adapter_only: false: a checkpoint holds the base too, under PEFT's na
     CHECK((found->dtype == info.dtype && found->shape == info.shape));
     CHECK(std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end()));
   }
+}
+
+TEST_CASE("a checkpoint with the names of earlier versions is gone on from") {
+  const test::TemporaryDirectory directory;
+  auto recipe = lora_recipe(directory.path("run"));
+  recipe.adapter->target_modules = {"query"};
+  recipe.adapter->bias = peft::LoraBias::kLoraOnly;
+  recipe.adapter->modules_to_save = {"intermediate"};
+  recipe.train.max_steps = 8;
+  test::save_every(recipe, 4, checkpoint::StateDictType::kFull);
+  test::train_run(recipe, {2});
+  const std::string old_run = directory.path("old"), saved = old_run + "/checkpoint-4";
+  fs::copy(directory.path("run"), old_run, fs::copy_options::recursive);
+  fs::remove_all(old_run + "/checkpoint-8");
+  fs::remove_all(old_run + "/final");
+  int64_t renamed = 0;
+  const auto rename = [&](std::string& name) {
+    for (const std::string wrapper : {".base_layer", ".modules_to_save.default"}) {
+      if (const size_t place = name.find(wrapper); place != std::string::npos) {
+        name.erase(place, wrapper.size());
+        renamed += 1;
+      }
+    }
+  };
+  auto manifest = *checkpoint::read_manifest(saved);
+  for (auto& tensor : manifest.weights.front().tensors) {
+    rename(tensor.sharded_key);
+  }
+  const std::string path = saved + "/optimizer_0/.metadata";
+  auto optimizer = checkpoint::parse_dcp_metadata(io::read_text_file(path), path);
+  for (auto& tensor : optimizer.tensors) {
+    rename(tensor.key);
+    for (auto& part : tensor.path) {
+      if (auto* name = std::get_if<std::string>(&part)) {
+        rename(*name);
+      }
+    }
+  }
+  CHECK(renamed == 6 * (1 + 3 * 2));  // of two layers a bias, and a weight and a bias; three tensors of the optimizer
+  directory.write("old/checkpoint-4/optimizer_0/.metadata", checkpoint::serialize(optimizer));
+  std::vector<std::string> paths;
+  for (const auto& file : manifest.files) {
+    paths.push_back(file.path);
+  }
+  manifest.files = checkpoint::describe_files(saved, paths);
+  checkpoint::write_manifest(manifest, saved);
+  recipe.run.output_dir = old_run;
+  test::RunOptions options{2};
+  options.resume = test::auto_resume();
+  test::train_run(recipe, options);
+  const std::string file = "/final/adapter_model.safetensors";
+  CHECK(io::read_text_file(old_run + file) == io::read_text_file(directory.path("run") + file));
 }
 
 TEST_CASE("a checkpoint knows its base: another one ends a resumed run and is warned of elsewhere") {
