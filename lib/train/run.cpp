@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/optimizer_state.h"
+#include "checkpoint/quantization_file.h"
 #include "checkpoint/stored_model.h"
 #include "io/checksum.h"
 #include "io/directory.h"

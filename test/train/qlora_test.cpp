@@ -14,6 +14,7 @@
 #include "support/family_model.h"
 #include "support/run_fixture.h"
 #include "support/same_training.h"
+#include "train/run_quantization.h"
 
 using namespace stft;
 using test::run_ranks;
