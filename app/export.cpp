@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/base_identity.h"
@@ -59,7 +61,14 @@ void tell_about_merge(const ExportOptions& options, const LocatedModel& located,
   const bool is_dequantized = options.base == MergeBase::kDequantized;
   log::info(fmt::format("the adapter is merged into the {} base {}",
                         is_dequantized ? "de-quantized" : "original, un-quantized", located.base));
-  const auto drift = train::merge_drift({options.out, located.directory, located.base, quantization});
+  train::MergeDrift drift;
+  try {
+    drift = train::merge_drift({options.out, located.directory, located.base, quantization});
+  } catch (const std::exception& error) {
+    log::warn(
+        fmt::format("how far it is from the adapter on the quantized base could not be measured: {}", error.what()));
+    return;
+  }
   log::info(fmt::format("largest cosine drift from the adapter on the quantized base, on {} probe texts: {:.3g}",
                         drift.texts, drift.largest));
   if (is_dequantized && drift.largest > kLargestRoundingDrift) {

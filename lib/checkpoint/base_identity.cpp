@@ -23,7 +23,11 @@ std::string digest(const std::string& text) {
 
 // Without how the weights are quantized: that is in their types.
 std::string config_text(const model::ModelSpec& spec) {
-  io::Json config = io::read_json_file((std::filesystem::path(spec.base) / "config.json").string());
+  const std::filesystem::path path = std::filesystem::path(spec.base) / "config.json";
+  if (!std::filesystem::exists(path)) {
+    return {};  // a StaticEmbedding
+  }
+  io::Json config = io::read_json_file(path.string());
   config.erase("quantization_config");
   return config.dump(-1, ' ', false, io::Json::error_handler_t::replace);
 }

@@ -11,6 +11,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/merged_export.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/quantization_file.h"
 #include "checkpoint/stored_model.h"
 #include "io/directory.h"
 #include "io/file.h"
@@ -28,8 +29,11 @@ void write_adapter_directory(const StoredModel& stored, const std::string& direc
   }
   write_model_files(stored.spec(), directory, ModelForm::kAdapter);
   replace_tokenizer(from.string(), directory);
-  io::write_file((std::filesystem::path(directory) / peft::kAdapterConfigFile).string(),
-                 io::read_text_file((from / peft::kAdapterConfigFile).string()));
+  for (const char* name : {peft::kAdapterConfigFile, kQuantizationFile}) {
+    if (std::filesystem::exists(from / name)) {
+      io::write_file((std::filesystem::path(directory) / name).string(), io::read_text_file((from / name).string()));
+    }
+  }
 }
 
 }  // namespace

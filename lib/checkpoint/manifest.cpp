@@ -98,7 +98,7 @@ std::optional<Manifest> read_manifest(const std::string& directory) {
   manifest.metrics = metrics_from_json(json, path);
   manifest.score = score_from_json(json, path);
   if (const auto base = json.find("base"); base != json.end() && !base->is_null()) {
-    manifest.base = base_identity_from_json(*base, path);
+    manifest.base = base_identity_from_json(*base, path + ": base");
   }
   manifest.files = files_from_json(json, path);
   const auto weights = json.find("weights");

@@ -4,11 +4,13 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "base/error.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/model_writer.h"
+#include "checkpoint/quantization_file.h"
 #include "io/directory.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -63,7 +65,7 @@ bool is_checkpoint_state(const std::string& top) {
 
 // A run inside the model's directory is not copied into its own export. The modules' own folders are written by the
 // caller when they changed.
-void copy_files(const fs::path& from, const fs::path& to, bool modules_changed, const std::string& left_out) {
+void copy_files(const fs::path& from, const fs::path& to, bool modules_changed, const std::set<std::string>& left_out) {
   std::error_code error;
   for (auto it = fs::recursive_directory_iterator(from, error); !error && it != fs::end(it); it.increment(error)) {
     const fs::path relative = it->path().lexically_relative(from);
@@ -81,7 +83,7 @@ void copy_files(const fs::path& from, const fs::path& to, bool modules_changed, 
       continue;
     }
     if (!it->is_regular_file() || is_weight_file(it->path()) || is_checkpoint_state(relative.string()) ||
-        relative == left_out) {
+        left_out.contains(relative.string())) {
       continue;
     }
     fs::copy_file(it->path(), to / relative, fs::copy_options::overwrite_existing, error);
@@ -186,7 +188,15 @@ void write_modules(const model::ModelSpec& spec, const fs::path& directory) {
 }
 
 Ordered read_ordered(const fs::path& path) {
-  return fs::exists(path) ? Ordered::parse(io::read_text_file(path.string())) : Ordered::object();
+  if (!fs::exists(path)) {
+    return Ordered::object();
+  }
+  io::read_json_file(path.string());  // refuses by name what cannot be parsed
+  Ordered value = Ordered::parse(io::read_text_file(path.string()));
+  if (!value.is_object()) {
+    throw UserError("'" + path.string() + "' holds no object");
+  }
+  return value;
 }
 
 // Where an adapter's directory keeps what differs from the base's config.json; a whole model has it in its own.
@@ -200,7 +210,9 @@ void write_causal(const model::ModelSpec& spec, const Json& of_base, ModelForm f
   }
   Ordered config = read_ordered(file);
   for (const char* key : {"config_kwargs", "config_args"}) {
-    if (config.contains(key)) {
+    if (config.contains(key) && !config[key].is_object()) {
+      config.erase(key);
+    } else if (config.contains(key)) {
       config[key].erase(kCausalKey);
       if (config[key].empty()) {
         config.erase(key);
@@ -273,7 +285,9 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
   const bool is_whole = form == ModelForm::kWhole;
   const bool modules_changed =
       spec.modules != original.modules || !fs::exists(fs::path(spec.directory) / "modules.json");
-  copy_files(spec.directory, to, modules_changed, is_whole ? peft::kAdapterConfigFile : "config.json");
+  // What is said of a quantized base is said of one adapter, never of a model that was made from it.
+  copy_files(spec.directory, to, modules_changed,
+             {is_whole ? peft::kAdapterConfigFile : kConfigFile, kQuantizationFile});
   if (is_whole && spec.base != spec.directory) {
     io::write_file((to / "config.json").string(), io::read_text_file((fs::path(spec.base) / "config.json").string()));
   }
@@ -301,8 +315,11 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
 void write_base_config(const model::ModelSpec& spec, const std::string& directory) {
   const fs::path to(directory);
   io::make_directories(directory);
-  io::write_file((to / kConfigFile).string(), io::read_text_file((fs::path(spec.base) / kConfigFile).string()));
-  drop_quantization(to);
+  const fs::path config = fs::path(spec.base) / kConfigFile;
+  if (fs::exists(config)) {  // a StaticEmbedding has none
+    io::write_file((to / kConfigFile).string(), io::read_text_file(config.string()));
+    drop_quantization(to);
+  }
 }
 
 void replace_tokenizer(const std::string& from, const std::string& to) {
@@ -320,7 +337,7 @@ void replace_tokenizer(const std::string& from, const std::string& to) {
 }
 
 void copy_adapter_files(const std::string& from, const std::string& to) {
-  copy_files(from, to, false, "config.json");
+  copy_files(from, to, false, {kConfigFile});
 }
 
 void set_config_dtype(const std::string& directory, const std::string& dtype) {

@@ -229,7 +229,7 @@ std::optional<bool> causal_of_adapter(const std::string& directory) {
   const Json config = io::read_json_file(file);
   for (const char* key : {"config_kwargs", "config_args"}) {
     const auto found = config.find(key);
-    if (found != config.end() && found->is_object()) {
+    if (found != config.end() && found->is_object() && found->contains("is_causal")) {
       return io::optional_bool(*found, "is_causal", file + ": " + key);
     }
   }

@@ -15,9 +15,11 @@ namespace stft::train {
 namespace {
 
 std::vector<std::string> spellings(const model::Parameter& parameter, bool has_adapter) {
-  std::vector<std::string> names = {"model." + parameter.state_path + parameter.name, parameter.name};
+  std::vector<std::string> names = {"model." + parameter.state_path + parameter.name, parameter.name,
+                                    "model." + parameter.state_name()};
   if (has_adapter && parameter.module == 0) {
-    names.push_back("base_model.model." + parameter.name);
+    const std::string name = parameter.state_name().substr(parameter.state_path.size());
+    names.insert(names.end(), {"base_model.model." + parameter.name, "base_model.model." + name});
   }
   return names;
 }

@@ -170,8 +170,9 @@ void tell_about_adapter(const Run& run) {
   }
   log::info("adapter: " + describe(*run.adapter, *run.model));
   tell_about_other_tokenizer(run);
+  tell_about_other_quantization(run);
   const std::string config = (fs::path(run.model->spec().base) / "config.json").string();
-  if (run.recipe.model.causal == false && !io::read_json_file(config).contains("is_causal")) {
+  if (run.recipe.model.causal == false && fs::exists(config) && !io::read_json_file(config).contains("is_causal")) {
     log::warn(
         fmt::format("model.causal: Python's sentence-transformers does not take it from an adapter's directory, since "
                     "{} has no is_causal; a model that `stft export --merge-lora` writes has it",

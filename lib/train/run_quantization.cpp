@@ -35,6 +35,18 @@ recipe::Recipe with_stored_quantization(recipe::Recipe recipe, bool tells) {
   return recipe;
 }
 
+void tell_about_other_quantization(const Run& run) {
+  const recipe::Recipe& recipe = run.recipe;
+  if (!recipe.adapter || !recipe.adapter->path || !recipe.model.base.empty()) {
+    return;
+  }
+  const auto record = checkpoint::read_quantization_file(*recipe.adapter->path);
+  if (record && !(recipe.quantization && are_equal(*recipe.quantization, record->config))) {
+    log::warn(fmt::format("{}: was trained on a quantized base, {}", recipe::where(recipe, "adapter.path"),
+                          recipe.quantization ? "with other values of quantization" : "which this run does not have"));
+  }
+}
+
 void tell_about_quantized(const Run& run) {
   const checkpoint::QuantizedBase& base = *run.quantized;
   const quant::QuantizationConfig& config = *run.recipe.quantization;

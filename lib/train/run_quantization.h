@@ -13,6 +13,9 @@ namespace stft::train {
 // Unchanged for another model, and where the adapter's directory does not say it. `tells`: warns of a difference.
 recipe::Recipe with_stored_quantization(recipe::Recipe recipe, bool tells);
 
+// Warns when the run goes on from an adapter (adapter.path) that was trained on a base in another form.
+void tell_about_other_quantization(const Run& run);
+
 // To the log; `run` has a quantized base.
 void tell_about_quantized(const Run& run);
 

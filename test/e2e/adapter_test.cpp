@@ -205,6 +205,13 @@ TEST_CASE("A34: QLoRA from recipe to merged model, with one hash of the quantize
   CHECK(drift_of(original.err) > 1e-5);
   CHECK(drift_of(original.err) < 0.2);
   CHECK(are_close(evaluated(directory.path("dequantized"), {"--recipe", "configs/tiny.yaml"}), recorded));
+  // A model that was made of it is a model like any other.
+  CHECK_FALSE(fs::exists(directory.path("dequantized/stft_quantization.json")));
+  auto on_merged = lora_with({"train.max_steps=15"});
+  on_merged.push_back("model.name_or_path=" + directory.path("dequantized"));
+  train({directory.path("on_merged"), 1, on_merged});
+  succeed({"best", directory.path("on_merged"), "--eval"});
+  CHECK_FALSE(fs::exists(directory.path("on_merged/final/stft_quantization.json")));
   const Outcome encoded = run_stft(
       {"encode", run + "/final", "--input", "test/golden/data/sentences.txt", "--output", directory.path("a.npy")});
   CHECK_THAT(encoded.err, Contains("as it is stored, as Python does"));
@@ -305,6 +312,34 @@ TEST_CASE("an adapter says how its base was quantized wherever it lies", "[e2e][
   const Outcome resumed = try_train({run, 2, settings, {"--resume", "auto"}});
   CHECK(resumed.exit_code == 2);
   CHECK_THAT(resumed.err, Contains("model.name_or_path") && Contains("trained on"));
+}
+
+TEST_CASE("adapters of a StaticEmbedding, PEFT's names in learning_rate_mapping, config_args that are null",
+          "[e2e][adapter]") {
+  const TemporaryDirectory directory;
+  const std::string of_table = directory.path("table");
+  train({of_table,
+         2,
+         {"model.name_or_path=test/golden/tiny_static", "adapter={r: 2, target_modules: [embedding]}",
+          "train.max_steps=15"}});
+  succeed({"best", of_table, "--eval"});
+  succeed({"export", of_table + "/final", "--merge-lora", "--out", directory.path("merged")});
+
+  train({directory.path("biases"),
+         1,
+         {"adapter={r: 2, target_modules: [query], bias: all, modules_to_save: [intermediate]}",
+          "train.learning_rate_mapping={'query.base_layer.bias': 0.01, 'modules_to_save.default': 0.02}",
+          "train.max_steps=2"}});
+
+  const std::string model = directory.path("llama");
+  copy_tree(source_path("test/golden/tiny_llama"), model);
+  Json config = read_json(model + "/sentence_bert_config.json");
+  config["config_args"] = nullptr;
+  std::ofstream(model + "/sentence_bert_config.json") << config.dump();
+  train({directory.path("causal"),
+         1,
+         {"model.name_or_path=" + model, "model.causal=false", "adapter={r: 2, target_modules: [q_proj]}",
+          "train.max_steps=2"}});
 }
 
 TEST_CASE("weights that fp16 cannot hold are not written as infinity", "[e2e]") {

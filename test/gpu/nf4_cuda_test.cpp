@@ -10,7 +10,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "../peft/nf4_golden.h"
+#include "../quant/nf4_golden.h"
 #include "quant/nf4_double.h"
 
 namespace {

@@ -114,12 +114,13 @@ TEST_CASE("20 steps of the real model with 8-bit moments lose what the peer's lo
       losses.push_back(runner.run(*batch, run->schedule->factor(step)).loss);
     }
   });
-  for (const char* golden : {"adamw_8bit_losses_minilm.json", "adamw_losses_minilm.json"}) {
-    const auto expected = test::golden_json(golden)["losses"].get<std::vector<double>>();
-    const double difference = largest_difference(losses, expected);
-    INFO(golden << ": largest relative difference of a loss " << difference);
-    CHECK(difference < 5e-4);
-  }
+  const auto difference_to = [&](const char* golden) {
+    return largest_difference(losses, test::golden_json(golden)["losses"].get<std::vector<double>>());
+  };
+  // Measured: 4e-5 to bitsandbytes' AdamW8bit, 1.2e-4 to AdamW.
+  CHECK(difference_to("adamw_8bit_losses_minilm.json") < 1e-4);
+  CHECK(difference_to("adamw_losses_minilm.json") < 5e-4);
+  CHECK(difference_to("adamw_losses_minilm.json") > 2e-5);  // the moments are in 8 bits
 }
 
 TEST_CASE("8-bit moments train alike under every strategy and place; the plan is what they take") {

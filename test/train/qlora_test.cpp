@@ -206,7 +206,8 @@ TEST_CASE("A33: bf16 compute trains an adapter of fp32 on the same packed base")
     CHECK(two.after == one.before);
     for (size_t i = 0; i < one.losses.size(); ++i) {
       CHECK(std::isfinite(two.losses[i]));
-      CHECK(two.losses[i] == Approx(one.losses[i]).epsilon(1e-3));
+      CHECK(two.losses[i] ==
+            Approx(one.losses[i]).epsilon(i == 0 ? 1e-4 : 5e-3));  // large steps amplify bf16's rounding
     }
   }
 }
@@ -343,6 +344,7 @@ TEST_CASE("T5's wo stays whole, as transformers leaves it") {
   auto recipe = qlora_recipe();
   recipe.model.name_or_path = directory.path("model");
   recipe.adapter->target_modules = {"q", "v"};
+  recipe.optim.learning_rate = 1e-3;
   const Outcome one = one_rank(recipe);
   int64_t packed = 0;
   for (size_t i = 0; i < one.names.size(); ++i) {

@@ -20,7 +20,7 @@
 
 namespace {
 
-using namespace stft::peft;
+using namespace stft::quant;
 
 constexpr std::int64_t kBlock = 64;
 
