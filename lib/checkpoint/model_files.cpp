@@ -288,8 +288,10 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
   // What is said of a quantized base is said of one adapter, never of a model that was made from it.
   copy_files(spec.directory, to, modules_changed,
              {is_whole ? peft::kAdapterConfigFile : kConfigFile, kQuantizationFile});
-  if (is_whole && spec.base != spec.directory) {
-    io::write_file((to / "config.json").string(), io::read_text_file((fs::path(spec.base) / "config.json").string()));
+  const fs::path base_config = fs::path(spec.base) / kConfigFile;
+  const bool has_config = fs::exists(base_config);  // a StaticEmbedding has none
+  if (is_whole && spec.base != spec.directory && has_config) {
+    io::write_file((to / kConfigFile).string(), io::read_text_file(base_config.string()));
   }
   if (modules_changed) {
     write_modules(spec, to);
@@ -301,8 +303,7 @@ void write_model_files(const model::ModelSpec& spec, const std::string& director
     }
   }
   write_sentence_configs(spec, original, to);
-  const fs::path base_config = fs::path(spec.base) / kConfigFile;
-  const Json of_base = fs::exists(base_config) ? io::read_json_file(base_config.string()) : original.config;
+  const Json of_base = has_config ? io::read_json_file(base_config.string()) : original.config;
   write_causal(spec, of_base, form, to);
   if (is_whole) {
     write_changed_config(spec, of_base, to);

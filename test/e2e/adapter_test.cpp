@@ -293,7 +293,7 @@ TEST_CASE("an adapter says how its base was quantized wherever it lies", "[e2e][
   settings.push_back("train.max_steps=15");
   train({run, 2, settings});
   const Json recorded = read_json(best_of(run) + "/stft_checkpoint.json").at("metrics");
-  const std::string moved = directory.path("elsewhere/adapter");
+  const std::string moved = directory.path("moved");
   copy_tree(run + "/final", moved);
   CHECK(are_close(evaluated(moved, {"--recipe", "configs/tiny.yaml"}), recorded));
   const Outcome merged =
