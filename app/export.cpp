@@ -60,7 +60,7 @@ void tell_about_merge(const ExportOptions& options, const LocatedModel& located,
                       const quant::QuantizationConfig& quantization) {
   const bool is_dequantized = options.base == MergeBase::kDequantized;
   log::info(fmt::format("the adapter is merged into the {} base {}",
-                        is_dequantized ? "de-quantized" : "original, un-quantized", located.base));
+                        is_dequantized ? "de-quantized" : "original", located.base));
   train::MergeDrift drift;
   try {
     drift = train::merge_drift({options.out, located.directory, located.base, quantization});

@@ -16,7 +16,8 @@ namespace stft::optim {
 // Whether the moments of a tensor are kept in 8 bits; else they are AdamW's. As transformers sets the peer up, tables
 // of embeddings and tensors of less than 4096 elements are not: what an id looks up gets gradients so seldom, and of so
 // different sizes, that the second moment of its smaller elements rounds to 0 before the first does. Nor are rows of
-// one element (biases and norms), which would take more memory than fp32.
+// one element (biases and norms), which would take more memory than fp32. transformers exempts nn.Embedding alone; here
+// the table of a StaticEmbedding and PEFT's lora_embedding_A are tables, too.
 bool has_8bit_moments(const TensorFacts& facts);
 
 std::unique_ptr<Optimizer> make_adamw_8bit(const OptimConfig& config);

@@ -196,7 +196,7 @@ TEST_CASE("A34: QLoRA from recipe to merged model, with one hash of the quantize
   const Outcome original =
       run_stft({"export", of_best, "--out", directory.path("original"), "--merge-lora", "--base", "original"});
   CHECK(original.exit_code == 0);
-  CHECK_THAT(original.err, Contains("original, un-quantized base") && Contains("largest cosine drift"));
+  CHECK_THAT(original.err, Contains("into the original base") && Contains("largest cosine drift"));
   const Outcome dequantized = run_stft(
       {"export", run + "/final", "--out", directory.path("dequantized"), "--merge-lora", "--base", "dequantized"});
   CHECK(dequantized.exit_code == 0);
