@@ -16,7 +16,7 @@
 namespace {
 
 using namespace stft;
-using namespace stft::peft;
+using namespace stft::quant;
 using test::Quantized;
 
 bool has_gpu() {
